@@ -1,0 +1,110 @@
+"""Devices, and the product that a SoC name stands for."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
+
+# A2 and A3 differ by name only; "Ascend910B" alone is a 910 of the first generation, "ascend910b" the short name
+# that kernel directories of A2 have
+_PRODUCTS = (
+    (r"Ascend910_93.*", "A3"),
+    (r"Ascend(950|910_95).*", "950"),
+    (r"Ascend910B[1-4].*", "A2"),
+    (r"Ascend(310[PB])\d?.*", ""),
+)
+
+
+def product_of_soc(name: str) -> str:
+    """Tell the product from a SoC name.
+
+    Parameters
+    ----------
+    name : str
+        ``"Ascend910B1"``, ``"ascend910_93"``, ..., or a product, which is returned as it is.
+
+    Returns
+    -------
+    str
+        ``"A2"``, ``"A3"``, ``"950"``; for another family its name: ``"310P"``, ``"910A"``.
+
+    Raises
+    ------
+    ValueError
+        Not a SoC name.
+
+    Examples
+    --------
+    >>> [product_of_soc(n) for n in ("Ascend910B4-1", "Ascend910_9391", "Ascend950PR_9599", "Ascend310P3", "A3")]
+    ['A2', 'A3', '950', '310P', 'A3']
+    """
+    if name.upper() in ("A2", "A3", "950"):
+        return name.upper()
+    if name == "ascend910b":
+        return "A2"
+    for pattern, product in _PRODUCTS:
+        if match := re.fullmatch(pattern, name, re.IGNORECASE):
+            return product or match[1].upper()
+    if not re.fullmatch(r"ascend\w+", name, re.IGNORECASE):
+        raise ValueError(f"product: got {name!r}; expected A2, A3, 950 or a SoC name such as Ascend910B1")
+    return name[len("Ascend") :]
+
+
+class MemoryInfo(NamedTuple):
+    """Device memory in bytes."""
+
+    free: int
+    total: int
+
+
+class Device:
+    """One NPU, by number.
+
+    Parameters
+    ----------
+    runtime : Runtime
+        What to ask.
+    index : int
+        Device number, after ASCEND_RT_VISIBLE_DEVICES renumbered them.
+
+    Examples
+    --------
+    >>> runtime.device(0).memory_info().free        # doctest: +SKIP
+    """
+
+    def __init__(self, runtime: Runtime, index: int) -> None:
+        if isinstance(index, bool) or not isinstance(index, int):
+            raise TypeError(f"device: got {type(index).__name__}, expected an int")
+        if index < 0:
+            raise ValueError(f"device: got {index}, expected 0 or more")
+        self.runtime = runtime
+        self.index = index
+
+    def __repr__(self) -> str:
+        """Name the number."""
+        return f"<Device {self.index}>"
+
+    @property
+    def name(self) -> str:
+        """The SoC name; CANN tells that of device 0 for all."""
+        return self.runtime.soc_name()
+
+    @property
+    def product(self) -> str:
+        """``"A2"``, ``"A3"``, ``"950"`` or another family; see :func:`product_of_soc`."""
+        return product_of_soc(self.name)
+
+    def memory_info(self) -> MemoryInfo:
+        """Give free and total bytes."""
+        return self.runtime.memory_info(self.index)
+
+    def synchronize(self) -> None:
+        """Wait for all its streams."""
+        self.runtime.synchronize_device(self.index)
+
+    def reset(self) -> None:
+        """Release all that was made on it through this package, and give it back."""
+        self.runtime.reset_device(self.index)

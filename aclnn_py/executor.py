@@ -1,0 +1,258 @@
+"""``Executor``: one call of an aclnn operator, from argument check to release.
+
+One class for all backends. What differs is behind two small strategies with the same methods: ``_HostCall`` (the NumPy
+reference) here, ``DeviceCall`` (CANN's C API, also the emulator's) in ``launch.py``.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from .arguments import convert
+from .backends import Backend, NativeBackend, ReferenceBackend, resolve
+from .launch import DeviceCall
+from .signatures import Signature
+
+__all__ = ["Executor"]
+
+
+class _HostCall:
+    """A call on the NumPy reference: ``run`` computes into copies, ``synchronize`` hands them over."""
+
+    reuse = "reference"
+
+    def __init__(self, backend: ReferenceBackend, signature: Signature, values: list[Any]) -> None:
+        self._operator = backend.operator(signature)
+        self._product = backend.product
+        self._arguments: dict[str, Any] = {}
+        self._outputs = signature.outputs
+        self._staged: dict[str, Any] = {}
+        for parameter, value in zip(signature.parameters, values, strict=True):
+            if parameter.kind == "tensor" and value is not None and not isinstance(value, np.ndarray):
+                raise TypeError(
+                    f"{signature.name}: argument {parameter.name!r} is a {type(value).__name__}; the reference "
+                    "computes on NumPy arrays"
+                )
+            self._arguments[parameter.name] = value
+        self.workspace_size = self._operator.validate(self._arguments, self._product)
+        for name in self._outputs:
+            _writable(signature.name, name, self._arguments[name])
+
+    def rebind(self, changes: Mapping[str, Any]) -> None:
+        self._arguments.update(changes)
+        self._operator.validate(self._arguments, self._product)
+
+    def run(self) -> None:
+        # copies, because a device fills NumPy outputs at synchronize(), and not at all when the block fails
+        staged = {
+            name: np.array(self._arguments[name], order="C")
+            for name in self._outputs
+            if self._arguments[name] is not None
+        }
+        self._operator.compute({**self._arguments, **staged}, self._product)
+        self._staged = staged
+
+    def synchronize(self) -> None:
+        staged, self._staged = self._staged, {}
+        for name, array in staged.items():
+            np.copyto(self._arguments[name], array)
+
+    def close(self) -> None:
+        self._staged = {}
+        self._arguments = {}
+
+
+def _writable(api: str, name: str, array: Any) -> None:
+    if isinstance(array, np.ndarray) and not array.flags.writeable:
+        raise ValueError(f"{api}: output {name!r} is read-only")
+
+
+class Executor:
+    """One call of an aclnn operator: stage one at construction, stage two at ``run()``.
+
+    Parameters
+    ----------
+    name
+        Operator name, ``"aclnnMoeFinalizeRoutingV2Grad"`` for example.
+    *args, **kwargs
+        The arguments in the order of the C signature without the two tail pointers, or by C name. ``None``, or a
+        pointer left out, is a null pointer. Tensors are NumPy arrays (uploaded at each ``run()``; outputs are filled
+        by ``synchronize()``) or ``DeviceArray`` (used in place).
+    backend
+        A name (``"npu"``, ``"emulator"``, ``"reference"``, ``"auto"``) or a ``Backend``; default ``get_backend()``.
+    stream
+        A ``Stream``, an integer handle, or an object with ``npu_stream`` or ``__aclrt_stream__()``. Default: the
+        backend's own stream. Ignored by the reference, which computes in ``run()``.
+    repeatable
+        Keep the executor for many ``run()`` calls, with ``rebind()`` between them. Where CANN refuses (561000)
+        each run does a fresh stage one; ``reuse`` says which.
+
+    Raises
+    ------
+    TypeError, ValueError, OverflowError
+        A wrong argument; names the C parameter. No C call was made.
+    AclnnError
+        Stage one refused; the class tells the family, the fields hold the code and CANN's text.
+
+    Notes
+    -----
+    No semantic check is made here: the library's own status is what you see. An executor is used and closed on the
+    thread that made it. Leaving the block after an exception leaves NumPy outputs untouched; a clean exit waits.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.array([[1, 2], [3, 4]], np.float32)
+    >>> grad, unused = np.zeros_like(x), np.zeros((2, 1), np.float32)
+    >>> with Executor("aclnnMoeFinalizeRoutingV2Grad", gradY=x, expandedRowIdx=np.array([1, 0], np.int32),
+    ...               dropPadMode=0, activeNum=0, expertNum=0, expertCapacity=0,
+    ...               gradExpandedXOut=grad, gradScalesOut=unused, backend="reference") as ex:
+    ...     ex.run()
+    >>> grad.tolist()
+    [[3.0, 4.0], [1.0, 2.0]]
+    """
+
+    _call: _HostCall | DeviceCall | None = None
+    _thread = 0
+
+    def __init__(
+        self,
+        name: str,
+        /,
+        *args: Any,
+        backend: Backend | str | None = None,
+        stream: Any = None,
+        repeatable: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        self.backend = resolve(backend)
+        self.signature = self.backend.signature(name)
+        values = convert(self.signature, self.signature.bind(args, kwargs))
+        self._repeatable = repeatable
+        self._runs = 0
+        self._pending = False
+        if isinstance(self.backend, NativeBackend):
+            self._call = DeviceCall(self.backend, self.signature, values, stream, repeatable)
+        else:
+            assert isinstance(self.backend, ReferenceBackend)
+            self._call = _HostCall(self.backend, self.signature, values)
+        self._thread = threading.get_ident()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._call is None else f"{self._runs} runs"
+        return f"<Executor {self.signature.name} on {self.backend.name}, {state}>"
+
+    def _open(self, doing: str) -> _HostCall | DeviceCall:
+        if self._call is None:
+            raise ValueError(f"{self.signature.name}: {doing} on a closed Executor")
+        if threading.get_ident() != self._thread:
+            raise RuntimeError(
+                f"{self.signature.name}: {doing} on another thread; the C executor points into the cache of the "
+                "thread that made it"
+            )
+        return self._call
+
+    @property
+    def workspace_size(self) -> int:
+        """Bytes of device workspace that stage one asked for."""
+        return self._open("workspace_size").workspace_size
+
+    @property
+    def reuse(self) -> str:
+        """Path of ``run()``: ``"single"``, ``"repeatable"``, ``"fresh"`` (a stage one per run), ``"reference"``."""
+        return self._open("reuse").reuse
+
+    def run(self) -> None:
+        """Run stage two: enqueue the operator on the stream.
+
+        Raises
+        ------
+        RuntimeError
+            A second run of a plain executor (C would use freed memory), or a call from another thread.
+        AclnnError
+            The library's status.
+        """
+        call = self._open("run()")
+        if self._runs and not self._repeatable:
+            raise RuntimeError(
+                f"{self.signature.name}: this executor has run; CANN consumes it in the second stage. Make a new "
+                "Executor, or pass repeatable=True"
+            )
+        self._runs += 1
+        self._pending = True
+        call.run()
+
+    def rebind(self, **changes: Any) -> None:
+        """Replace tensors of a repeatable executor by C name; shape, dtype and strides stay as they were.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Not repeatable, an unknown name, not a tensor, or another shape, dtype or strides.
+        """
+        call = self._open("rebind()")
+        if not self._repeatable:
+            raise TypeError(f"{self.signature.name}: rebind() needs repeatable=True")
+        by_name = {n: p for p in self.signature.parameters for n in (p.name, p.name.removesuffix("Optional"))}
+        unknown = [key for key in changes if key not in by_name]
+        if unknown:
+            raise TypeError(f"{self.signature.name} has no argument named {', '.join(unknown)}")
+        parameters = [by_name[key] for key in changes]
+        part = Signature(self.signature.name, tuple(parameters))
+        converted = convert(part, changes.values())
+        call.rebind({p.name: value for p, value in zip(parameters, converted, strict=True)})
+
+    def synchronize(self) -> None:
+        """Wait for the stream; NumPy outputs are filled now.
+
+        Raises
+        ------
+        AclnnError
+            A fault of this or earlier work on the stream, which CANN reports here.
+        """
+        call = self._open("synchronize()")
+        self._pending = False
+        call.synchronize()
+
+    def close(self) -> None:
+        """Release everything, once; does not wait for the stream and never raises.
+
+        On another thread than the one that made the executor it warns and leaks the C object rather than corrupt it.
+        """
+        call, self._call = self._call, None
+        if call is None:
+            return
+        if threading.get_ident() != self._thread:
+            warnings.warn(
+                f"{self.signature.name}: Executor closed on another thread; its C executor is leaked",
+                ResourceWarning,
+                stacklevel=2,
+            )
+        call.close()
+
+    def __enter__(self) -> Executor:
+        self._open("with")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None and self._pending and self._call is not None:
+                self._open("leaving the block")
+                self._finish()
+        finally:
+            self.close()
+
+    def _finish(self) -> None:
+        """Wait for what fills NumPy outputs; device arrays are left in flight."""
+        call = self._call
+        if isinstance(call, _HostCall) or (call is not None and call.fills_host_arrays):
+            self.synchronize()
+

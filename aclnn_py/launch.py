@@ -1,0 +1,344 @@
+"""One call of an operator through the C API: descriptors, both stages, and what must stay alive until when.
+
+The rules (a composite executor points to the caller's aclTensors and into its thread's cache):
+
+* descriptors live until stage two has returned, of a repeatable executor until that is destroyed;
+* data and workspace live until the stream has passed: they are parked on it;
+* a failed stage one leaves nothing to destroy, whatever it wrote to ``*executor``;
+* stage two consumes a plain executor whatever it returns; one that never got there is destroyed once, on its thread.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from . import errors
+from ._ffi import ffi
+from .backends import NativeBackend
+from .descriptors import Descriptor, make
+from .device_array import DeviceArray
+from .signatures import Parameter, Signature, is_builtin
+
+_UNREPEATABLE = 561000
+_BLOCKING = ("ACLNN_PY_LAUNCH_BLOCKING", "ASCEND_LAUNCH_BLOCKING")
+_LARGEST_WORKSPACE = 1 << 62  # beyond any device; a broken library must not overflow the allocator's arithmetic
+
+
+class _OutParameters(threading.local):
+    def __init__(self) -> None:
+        self.size = ffi.new("uint64_t *")
+        self.executor = ffi.new("aclOpExecutor **")
+
+
+_out = _OutParameters()
+
+
+def launch_blocking() -> bool:
+    """Whether every run waits, so that a fault names its operator."""
+    return any(os.environ.get(name, "0") not in ("", "0") for name in _BLOCKING)
+
+
+class _HostTensor:
+    """A NumPy argument and its device copy."""
+
+    __slots__ = ("array", "device", "output")
+
+    def __init__(self, array: np.ndarray[Any, Any], device: DeviceArray, output: bool) -> None:
+        self.array = array
+        self.device = device
+        self.output = output
+
+
+class DeviceCall:
+    """The C side of one Executor."""
+
+    rank = -1  # closed before memory, events and streams at exit
+
+    def __init__(
+        self, backend: NativeBackend, signature: Signature, values: list[Any], stream: Any, repeatable: bool
+    ) -> None:
+        self.device = backend.device
+        self.reuse = "fresh" if repeatable else "single"
+        self.workspace_size = 0
+        self._backend = backend
+        self._api = backend.api
+        self._runtime = backend.runtime
+        self._signature = signature
+        self._name = signature.name
+        self._stream = backend.stream(stream)
+        self._thread = threading.get_ident()
+        self._executor: Any = None
+        self._repeatable = repeatable
+        self._in_flight = False
+        self._hosts: dict[tuple[Any, ...], _HostTensor] = {}
+        self._values = list(values)
+        self._descriptors: list[Descriptor] = []
+        self._pointers: list[Any] = []
+        self._plan = backend.plan(signature)
+        # Direction cannot be read from C types. Where the names are not known to tell it, every writable array is
+        # fetched back.
+        self._outputs = set(signature.outputs) if is_builtin(signature) else None
+        _warn_open_range(signature, values)
+        try:
+            with self._runtime.on_device(self.device):
+                for index, parameter in enumerate(signature.parameters):
+                    self._values[index] = self._to_device(parameter, values[index])
+                self._describe()
+                self._stage_one()
+        except BaseException:
+            self.close()
+            raise
+        self._runtime.watch(self)
+
+    # -- arguments
+
+    @property
+    def fills_host_arrays(self) -> bool:
+        """Whether NumPy arrays wait for their results."""
+        return any(host.output for host in self._hosts.values())
+
+    def _to_device(self, parameter: Parameter, value: Any) -> Any:
+        if parameter.kind == "tensor":
+            return self._place(parameter.name, value)
+        if parameter.kind == "tensor_list" and value is not None:
+            return tuple(self._place(parameter.name, item) for item in value)
+        return value
+
+    def _place(self, name: str, value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return self._host_tensor(name, value).device
+        if isinstance(value, DeviceArray) and (
+            value.buffer.runtime is not self._runtime or value.buffer.device != self.device
+        ):
+            raise ValueError(
+                f"{self._name}: argument {name!r} is on device {value.buffer.device}, the call on {self.device}"
+            )
+        return value
+
+    def _host_tensor(self, name: str, array: np.ndarray[Any, Any]) -> _HostTensor:
+        """Allocate the device copy; arguments that are the same memory share it, as they would on a device."""
+        writable = array.flags.writeable
+        output = writable if self._outputs is None else name in self._outputs
+        if output and not writable:
+            raise ValueError(f"{self._name}: output {name!r} is read-only")
+        key = (array.ctypes.data, array.shape, array.strides, array.dtype)
+        host = self._hosts.get(key) if array.size else None
+        if host is None:
+            host = _HostTensor(array, DeviceArray.empty(self._runtime, array.shape, array.dtype, self.device), output)
+            self._hosts[key if array.size else (id(host),)] = host
+        host.output = host.output or output
+        return host
+
+    def _describe(self) -> None:
+        """Create the C objects of all arguments."""
+        self._pointers = []
+        for parameter, value in zip(self._signature.parameters, self._values, strict=True):
+            if value is None:
+                self._pointers.append(ffi.NULL)
+                continue
+            descriptor = make(self._api, parameter.kind, value)
+            if descriptor is not None:
+                self._descriptors.append(descriptor)
+                self._pointers.append(descriptor.pointer)
+            elif parameter.kind == "string":  # a private copy: some prototypes take char *, not const char *
+                self._pointers.append(ffi.new("char[]", value))
+            else:
+                self._pointers.append(value)
+
+    # -- the two stages
+
+    def _stage_one(self) -> None:
+        out = _out
+        out.executor[0] = ffi.NULL
+        code = self._plan[0](*self._pointers, out.size, out.executor)
+        if code:
+            errors.check(code, self._name, "GetWorkspaceSize")
+        self._executor = out.executor[0]
+        self.workspace_size = out.size[0]
+        if self._repeatable:
+            # at once and on this thread: it snapshots what this thread's last stage one left behind
+            code = self._api.aclSetAclOpExecutorRepeatable(self._executor)
+            if code not in (0, _UNREPEATABLE):
+                errors.check(code, self._name, "aclSetAclOpExecutorRepeatable")
+            self.reuse = "fresh" if code else "repeatable"
+            self._repeatable = code == 0
+
+    def run(self) -> None:
+        """Upload NumPy arguments and enqueue the operator."""
+        if self.workspace_size > _LARGEST_WORKSPACE:
+            detail = f"stage one asked for a workspace of {self.workspace_size} bytes"
+            errors.check(207001, self._name, "workspace", detail=detail)
+        with self._runtime.on_device(self.device):
+            queue = self._stream.resolve()
+            if self._executor is None:  # not repeatable: stage two consumed the last one
+                self._stage_one()
+            if self._hosts:
+                if self._in_flight:  # a blocking copy is not ordered after what the stream still does
+                    queue.synchronize()
+                self._upload()
+            block = queue.acquire(self.workspace_size)
+            executor = self._executor
+            if self.reuse != "repeatable":
+                self._executor = None
+            try:
+                code = self._plan[1](block.pointer, self.workspace_size, executor, queue.handle)
+                if code:
+                    errors.check(code, self._name, "run")
+            finally:
+                # also after a failure: some of it may have been enqueued
+                self._in_flight = True
+                queue.park(self._buffers())
+                queue.release(block)
+                if self.reuse == "single":
+                    self._drop_descriptors()
+            if launch_blocking():
+                self._wait("run (blocking)")
+
+    def _upload(self) -> None:
+        for host in self._hosts.values():
+            host.device.buffer.copy_from_host(np.ascontiguousarray(host.array))
+
+    def _buffers(self) -> list[Any]:
+        buffers = []
+        for value in self._values:
+            for item in value if isinstance(value, tuple) else (value,):
+                if isinstance(item, DeviceArray):
+                    buffers.append(item.buffer)
+        return buffers
+
+    def _wait(self, stage: str) -> None:
+        try:
+            self._stream.synchronize()
+        except errors.AclnnError as error:
+            if error.code is None:
+                raise
+            detail = f"{error.detail}\nan asynchronous fault, of this or of earlier work on the stream".lstrip("\n")
+            if stage == "synchronize":
+                detail += f"; first seen when waiting after {self._name}"
+            errors.check(error.code, self._name, stage, detail=detail)
+
+    def synchronize(self) -> None:
+        """Wait for the stream and fill NumPy outputs: all of them or, if fetching fails, none."""
+        self._wait("synchronize")
+        if not self._in_flight:
+            return
+        self._in_flight = False
+        fetched = []
+        for host in self._hosts.values():
+            if host.output:
+                result = np.empty(host.array.shape, host.array.dtype)
+                host.device.buffer.copy_to_host(result)
+                fetched.append((host.array, result))
+        # Of arrays that share memory, one that the operator did not change must not undo another's result.
+        if self._outputs is None and len(fetched) > 1:
+            fetched = [pair for pair in fetched if pair[0].tobytes() != pair[1].tobytes()]
+        for array, result in fetched:
+            np.copyto(array, result)
+
+    def rebind(self, changes: Mapping[str, Any]) -> None:
+        """Replace tensors by others of the same shape, dtype and strides."""
+        names = [parameter.name for parameter in self._signature.parameters]
+        for name, value in changes.items():
+            index = names.index(name)
+            parameter, old = self._signature.parameters[index], self._values[index]
+            if parameter.kind != "tensor" or not isinstance(old, DeviceArray) or value is None:
+                raise TypeError(f"{self._name}: rebind() replaces tensors that the call has; {name!r} is none")
+            self._rebind(parameter, index, old, value)
+
+    def _rebind(self, parameter: Parameter, index: int, old: DeviceArray, value: Any) -> None:
+        name = parameter.name
+        if (value.shape, value.dtype) != (old.shape, old.dtype):
+            raise ValueError(
+                f"{self._name}: rebind({name}=...) got {value.shape} {value.dtype}, expected {old.shape} {old.dtype}"
+            )
+        if isinstance(value, np.ndarray):
+            for key, host in list(self._hosts.items()):
+                if host.device is old:
+                    if host.output and not value.flags.writeable:
+                        raise ValueError(f"{self._name}: output {name!r} is read-only")
+                    self._hosts[key] = _HostTensor(value, old, host.output)
+                    return
+            raise TypeError(f"{self._name}: rebind({name}=...) got a NumPy array for a device array")
+        if any(host.device is old for host in self._hosts.values()):
+            raise TypeError(f"{self._name}: rebind({name}=...) got a device array for a NumPy array")
+        if (value.strides, value.offset, value.buffer.nbytes) != (old.strides, old.offset, old.buffer.nbytes):
+            raise ValueError(f"{self._name}: rebind({name}=...) needs the same strides, offset and buffer size")
+        self._values[index] = value
+        if self.reuse != "repeatable" or self._outputs is None:
+            self._replace_executor()
+            return
+        tensors = [p.name for p in self._signature.parameters if p.kind == "tensor"]
+        inputs = [n for n in tensors if n not in self._outputs]
+        outputs = [n for n in tensors if n in self._outputs]
+        # positions count null tensors too (opbase: the operator's IR index)
+        setter, position = (
+            (self._api.aclSetOutputTensorAddr, outputs.index(name))
+            if name in self._outputs
+            else (self._api.aclSetInputTensorAddr, inputs.index(name))
+        )
+        with self._runtime.on_device(self.device):
+            code = setter(self._executor, position, self._pointers[index], value.buffer.pointer)
+            errors.check(code, self._name, "rebind")
+
+    def _replace_executor(self) -> None:
+        """Start over with the present arguments: for executors whose addresses are fixed at stage one."""
+        with self._runtime.on_device(self.device):
+            self._destroy_executor()
+            self._drop_descriptors()
+            self._describe()
+            self._stage_one()
+
+    # -- release
+
+    def _drop_descriptors(self) -> None:
+        descriptors, self._descriptors, self._pointers = self._descriptors, [], []
+        for descriptor in descriptors:
+            descriptor.close()
+
+    def _destroy_executor(self) -> None:
+        executor, self._executor = self._executor, None
+        if executor is None:
+            return
+        if threading.get_ident() != self._thread:
+            return  # it points into the cache of its own thread, which may have ended: leaked, not corrupted
+        with self._runtime.cleanup(self.device) as api:
+            if api:
+                self._runtime.warn_on(api.aclDestroyAclOpExecutor(executor), "aclDestroyAclOpExecutor")
+
+    def close(self) -> None:
+        """Release everything once; never raises and does not wait for the stream."""
+        self._destroy_executor()
+        self._drop_descriptors()
+        hosts, self._hosts = self._hosts, {}
+        self._values = []
+        for host in _unique(host.device for host in hosts.values()):
+            host.buffer.close()  # left to the stream while that is busy
+
+
+_warned_range = False
+
+
+def _warn_open_range(signature: Signature, values: list[Any]) -> None:
+    """Warn once of a range that released versions read differently; said here, since the C call shows nothing."""
+    global _warned_range
+    if _warned_range or "WithEp" not in signature.name:
+        return
+    for parameter, value in zip(signature.parameters, values, strict=True):
+        if parameter.name == "rangeOptional" and value in (None, (-1, -1)):
+            _warned_range = True
+            warnings.warn(
+                f"{signature.name}: a null or (-1, -1) range means everything in the newest sources, but nothing in "
+                "the un-permute operators of CANN 8.x and 9.1; pass (0, N)",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+
+
+def _unique(items: Iterable[DeviceArray]) -> list[DeviceArray]:
+    return list({id(item): item for item in items}.values())

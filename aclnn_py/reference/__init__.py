@@ -1,0 +1,45 @@
+"""NumPy semantics of the operators, for hosts without an NPU and for checking arguments everywhere.
+
+:data:`OPERATORS` maps an operator to its two stages. ``validate`` is stage one: it looks at shapes, dtypes and
+attributes only and raises what CANN would answer. ``compute`` is stage two on NumPy arrays, in place.
+Argument keys are the C parameter names of ``cdefs/ops``. Behaviour follows the CANN ops-transformer 9.1 kernels
+and tiling as studied there, not its pages where the two differ; every arithmetic result is formed in float32 and
+rounded once, to nearest even.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from . import ep, finalize, routing
+
+__all__ = ["OPERATORS", "Operator"]
+
+
+class Operator(NamedTuple):
+    """The two stages of one operator.
+
+    Attributes
+    ----------
+    validate : callable
+        ``validate(args, product) -> int``: the workspace size in bytes, 0 when nothing would be launched. Tensors
+        may be any objects with ``shape`` and ``dtype``; no data is read. Raises through ``errors.check``.
+    compute : callable
+        ``compute(args, product)``: writes the output arrays in place; expects validated arguments.
+    """
+
+    validate: Callable[[Mapping[str, Any], str], int]
+    compute: Callable[[Mapping[str, Any], str], None]
+
+
+#: Every operator the reference backend serves.
+OPERATORS: dict[str, Operator] = {
+    "aclnnMoeFinalizeRoutingV2Grad": Operator(finalize.validate_v2_grad, finalize.compute_v2_grad),
+    "aclnnMoeFinalizeRoutingV2": Operator(finalize.validate_v2, finalize.compute_v2),
+    "aclnnMoeInitRoutingV2": Operator(routing.validate_init_v2, routing.compute_init_v2),
+    "aclnnMoeTokenPermuteWithEp": Operator(routing.validate_permute, routing.compute_permute),
+    "aclnnMoeTokenPermuteWithEpGrad": Operator(ep.validate_permute_grad, ep.compute_permute_grad),
+    "aclnnMoeTokenUnpermuteWithEp": Operator(ep.validate_unpermute, ep.compute_unpermute),
+    "aclnnMoeTokenUnpermuteWithEpGrad": Operator(ep.validate_unpermute_grad, ep.compute_unpermute_grad),
+}

@@ -1,0 +1,314 @@
+"""Operator signatures: built in, declared by the user, or read from C headers.
+
+An aclnn operator has two C functions; only the first, ``<name>GetWorkspaceSize``, varies. A ``Signature`` is that
+function's parameter list without the two tail pointers (``uint64_t *workspaceSize, aclOpExecutor **executor``).
+Parsing is text only: no preprocessor, no compiler. Only the standard library and ``errors`` are needed here, since
+the build hook runs this module to generate ``_signatures.py``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Parameter", "Signature", "declare", "find", "known", "parse_header", "parse_prototypes"]
+
+# C type without const and spaces -> kind, which decides how a Python value is converted
+KINDS = {
+    "aclTensor*": "tensor",
+    "aclTensorList*": "tensor_list",
+    "aclScalar*": "scalar",
+    "aclScalarList*": "scalar_list",
+    "aclIntArray*": "int_array",
+    "aclFloatArray*": "float_array",
+    "aclBoolArray*": "bool_array",
+    "char*": "string",
+    "bool": "bool",
+    "float": "float",
+    "double": "double",
+    "int": "int",
+    "int8_t": "int",
+    "int16_t": "int",
+    "int32_t": "int",
+    "int64_t": "int",
+    "uint8_t": "int",
+    "uint16_t": "int",
+    "uint32_t": "int",
+    "uint64_t": "int",
+    "aclDataType": "dtype",
+    "aclFormat": "enum",
+    "acldvppConvertMode": "enum",
+}
+TAIL = ("uint64_t *", "aclOpExecutor **")
+_TAIL_TEXT = "uint64_t *workspaceSize, aclOpExecutor **executor"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of an operator: C name, C type and kind (a value of ``KINDS``)."""
+
+    name: str
+    ctype: str
+    kind: str
+
+    @property
+    def optional(self) -> bool:
+        """Whether the name says that null is accepted (CANN's convention: it ends in ``Optional``)."""
+        return self.name.endswith("Optional")
+
+    def __str__(self) -> str:
+        return f"{self.ctype}{self.name}" if self.ctype.endswith("*") else f"{self.ctype} {self.name}"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The parameters of an operator in C order, without the two tail pointers.
+
+    Examples
+    --------
+    >>> find("aclnnMoeFinalizeRoutingV2").parameters[0].name
+    'expandedX'
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    header: str = ""
+
+    @property
+    def stage_one(self) -> str:
+        """Name of the C function that checks the arguments and reports the workspace size."""
+        return f"{self.name}GetWorkspaceSize"
+
+    def __str__(self) -> str:
+        text = ", ".join([*map(str, self.parameters), _TAIL_TEXT])
+        return f"aclnnStatus {self.stage_one}({text})"
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the parameters that the operator writes, by CANN's naming: ``out``, ``…Out``, ``…Ref``.
+
+        C types do not tell (most outputs are declared ``const aclTensor *``); exact for the built-in operators.
+        """
+        return tuple(p.name for p in self.parameters if p.kind.startswith("tensor") and _is_output(p.name))
+
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """Put positional and named arguments into C order; what is left out is ``None`` (a null pointer).
+
+        A name may leave out its ``Optional`` suffix.
+
+        Raises
+        ------
+        TypeError
+            Too many arguments, an unknown or repeated name, or a missing one that has no null value.
+        """
+        parameters = self.parameters
+        if len(args) > len(parameters):
+            raise TypeError(
+                f"{self.name} takes {len(parameters)} arguments, {len(args)} were given\n  C signature: {self}"
+            )
+        values = list(args)
+        if kwargs or len(args) < len(parameters):
+            rest = dict(kwargs)
+            for parameter in parameters[: len(args)]:
+                for key in _names(parameter):
+                    if key in rest:
+                        raise TypeError(f"{self.name}: argument {key!r} was given twice\n  C signature: {self}")
+            for parameter in parameters[len(args) :]:
+                given = [key for key in _names(parameter) if key in rest]
+                if len(given) > 1:
+                    raise TypeError(
+                        f"{self.name}: argument {parameter.name!r} was given twice\n  C signature: {self}"
+                    )
+                if given:
+                    values.append(rest.pop(given[0]))
+                elif parameter.ctype.endswith("*"):
+                    values.append(None)
+                else:
+                    raise TypeError(
+                        f"{self.name}: argument {parameter.name!r} ({parameter.ctype}) is missing\n"
+                        f"  C signature: {self}"
+                    )
+            if rest:
+                raise TypeError(
+                    f"{self.name} has no argument named {', '.join(map(repr, rest))}\n  C signature: {self}"
+                )
+        return values
+
+
+def _is_output(name: str) -> bool:
+    return re.search(r"(^out|Out|Ref)(Optional)?\d*$", name) is not None
+
+
+def _names(parameter: Parameter) -> tuple[str, ...]:
+    short = parameter.name.removesuffix("Optional")
+    return (parameter.name,) if short == parameter.name else (parameter.name, short)
+
+
+# comments go, strings become empty (deprecation texts hold names, commas and parentheses)
+_NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
+_STAGE_ONE = re.compile(r"\b([A-Za-z_]\w*)GetWorkspaceSize\s*\(")
+
+
+def _normalise(declaration: str) -> tuple[str, str]:
+    """Split ``const aclTensor* x`` into its C type (``const aclTensor *``) and name."""
+    match = re.fullmatch(r"\s*(.+?)\s*\b([A-Za-z_]\w*)\s*", declaration, re.DOTALL)
+    if match is None:
+        raise ValueError(f"cannot read the parameter {declaration.strip()!r}")
+    words = " ".join(match.group(1).replace("*", " * ").split())
+    stars = words.count("*")
+    words = words.replace("*", "").strip()
+    if not stars:
+        words = re.sub(r"\bconst\b", "", words)
+    ctype = " ".join(words.split())
+    if not ctype:
+        raise ValueError(f"parameter {declaration.strip()!r} has no type or no name")
+    return (f"{ctype} {'*' * stars}" if stars else ctype), match.group(2)
+
+
+def _parameter(declaration: str) -> Parameter:
+    ctype, name = _normalise(declaration)
+    key = re.sub(r"\bconst\b|\s", "", ctype)
+    return Parameter(name, ctype, KINDS.get(key, "unknown"))
+
+
+def _closing(text: str, start: int) -> int:
+    depth = 0
+    for position in range(start, len(text)):
+        depth += (text[position] == "(") - (text[position] == ")")
+        if depth == 0:
+            return position
+    raise ValueError("the parameter list is not closed")
+
+
+def parse_prototypes(text: str, header: str = "") -> Iterator[Signature]:
+    """Yield the signature of every ``…GetWorkspaceSize`` prototype in a C text.
+
+    Raises
+    ------
+    ValueError
+        A prototype cannot be read, or does not end in the two tail pointers.
+
+    Examples
+    --------
+    >>> text = "int aclnnXGetWorkspaceSize(const aclTensor *x, uint64_t *workspaceSize, aclOpExecutor **executor);"
+    >>> [str(p) for p in next(parse_prototypes(text)).parameters]
+    ['const aclTensor *x']
+    """
+    text = _NOISE.sub(lambda match: '""' if match.group().startswith('"') else " ", text)
+    text = _DIRECTIVE.sub("", text)
+    for match in _STAGE_ONE.finditer(text):
+        name = match.group(1)
+        end = _closing(text, match.end() - 1)
+        try:
+            parameters = [_parameter(part) for part in text[match.end() : end].split(",")]
+        except ValueError as error:
+            raise ValueError(f"{name}GetWorkspaceSize: {error}") from None
+        if tuple(p.ctype for p in parameters[-2:]) != TAIL:
+            raise ValueError(f"{name}GetWorkspaceSize does not end in ({_TAIL_TEXT})")
+        yield Signature(name, tuple(parameters[:-2]), header)
+
+
+def parse_header(path: str | Path) -> list[Signature]:
+    """Return the signatures of all two-stage operators that a C header declares.
+
+    Parameters
+    ----------
+    path
+        A header file; bytes that are not UTF-8 are replaced (they occur in comments).
+
+    Raises
+    ------
+    ValueError
+        A prototype in it cannot be read; the message names the file and the function.
+
+    Examples
+    --------
+    >>> parse_header("cdefs/ops/moe.h")[0].name                           # doctest: +SKIP
+    'aclnnMoeFinalizeRoutingV2Grad'
+    """
+    text = Path(path).read_text(encoding="utf-8", errors="replace")
+    try:
+        return list(parse_prototypes(text, str(path)))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+_builtin: dict[str, Signature] = {}
+_declared: dict[str, Signature] = {}
+
+
+def _builtins() -> dict[str, Signature]:
+    if not _builtin:
+        from ._signatures import SIGNATURES
+
+        for name, header, parameters in SIGNATURES:
+            rows = tuple(Parameter(n, t, KINDS[re.sub(r"\bconst\b|\s", "", t)]) for n, t in parameters)
+            _builtin[name] = Signature(name, rows, header)
+    return _builtin
+
+
+def declare(prototype: str) -> Signature:
+    """Add operators from the text of their ``…GetWorkspaceSize`` prototypes; return the first.
+
+    A declaration takes precedence over a built-in signature of the same name.
+
+    Raises
+    ------
+    ValueError
+        No prototype in the text, or one that a C compiler would refuse.
+
+    Examples
+    --------
+    >>> declare("aclnnStatus aclnnMineGetWorkspaceSize(const aclTensor *x, const aclTensor *out,"
+    ...         " uint64_t *workspaceSize, aclOpExecutor **executor);").name
+    'aclnnMine'
+    """
+    found = list(parse_prototypes(prototype, "declared"))
+    if not found:
+        raise ValueError("declare() needs the prototype of a ...GetWorkspaceSize function")
+    for signature in found:
+        pointer_type(signature)  # cffi is the judge that it is well-formed
+    _declared.update({signature.name: signature for signature in found})
+    return found[0]
+
+
+def pointer_type(signature: Signature) -> Any:
+    """Return the cffi function-pointer type of the operator's first stage.
+
+    Raises
+    ------
+    ValueError
+        cffi cannot read the prototype.
+    """
+    from ._ffi import ffi
+
+    text = ", ".join([*(p.ctype for p in signature.parameters), *TAIL])
+    try:
+        return ffi.typeof(f"aclnnStatus(*)({text})")
+    except Exception as error:
+        raise ValueError(f"{signature.stage_one}: {error}") from None
+
+
+def known() -> dict[str, Signature]:
+    """Return every signature at hand by operator name: declared ones over built-in ones."""
+    return {**_builtins(), **_declared}
+
+
+def is_builtin(signature: Signature) -> bool:
+    """Whether the signature comes from ``cdefs/ops``, whose parameter names tell outputs from inputs for certain."""
+    return _builtins().get(signature.name) is signature
+
+
+def find(name: str) -> Signature | None:
+    """Return the signature of an operator, or None when no declaration of it is at hand.
+
+    Examples
+    --------
+    >>> find("aclnnNoSuchOperator") is None
+    True
+    """
+    return _declared.get(name) or _builtins().get(name)
