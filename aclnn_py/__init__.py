@@ -5,6 +5,7 @@ operators, and ``get_backend`` to choose what serves them.
 """
 
 from .backends import Backend, available_backends, get_backend
+from .catalog import Op, has_op, list_ops, op
 from .descriptors import Scalar
 from .device_array import DeviceArray
 from .errors import (
@@ -78,6 +79,7 @@ __all__ = [
     "MoeTokenPermuteWithEpGrad",
     "MoeTokenUnpermuteWithEpGrad",
     "NullptrError",
+    "Op",
     "Parameter",
     "ParameterError",
     "RefusedArgumentError",
@@ -93,6 +95,8 @@ __all__ = [
     "column_major_row_idx",
     "declare",
     "get_backend",
+    "has_op",
+    "list_ops",
     "moe_finalize_routing_v2",
     "moe_finalize_routing_v2_grad",
     "moe_init_routing_v2",
@@ -100,6 +104,7 @@ __all__ = [
     "moe_token_permute_with_ep_grad",
     "moe_token_unpermute_with_ep",
     "moe_token_unpermute_with_ep_grad",
+    "op",
     "parse_header",
     "row_major_row_idx",
     "status_name",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ class Block:
     nbytes = 0
     device = 0
     pinned = False
+    home: list[Block] | None = None  # where its pool keeps it
 
     def __init__(self, runtime: Runtime, nbytes: int, device: int, *, pinned: bool = False) -> None:
         if nbytes:
@@ -53,44 +55,62 @@ class Block:
 
 
 class Pool:
-    """Workspace blocks of one stream, reused only by later work on it. Not locked: the stream does that.
+    """Workspace blocks of one stream, reused only by later work on it.
 
-    Sizes are rounded up to one of eight steps per power of two, so that similar calls share blocks and at most an
-    eighth is wasted.
+    Taking and giving back a block that exists needs no lock: it is one list operation. Sizes are rounded up to one
+    of eight steps per power of two, so that similar calls share blocks and at most an eighth is wasted.
     """
 
-    limit = 256 << 20  # bytes kept for reuse
+    limit = 256 << 20  # bytes of blocks, lent or free; others are freed as soon as the stream has passed them
 
     def __init__(self) -> None:
-        self.cached = 0
-        self._free: dict[int, list[Block]] = {}
+        self.total = 0
+        self._lock = threading.Lock()
+        self._by_size: dict[int, list[Block]] = {}
+        self._by_request: dict[int, list[Block]] = {}  # the same lists, by the number asked for
+
+    @property
+    def cached(self) -> int:
+        """Bytes of the blocks that wait for reuse."""
+        return sum(block.nbytes for free in list(self._by_size.values()) for block in list(free))
 
     @staticmethod
     def rounded(nbytes: int) -> int:
         """Round up to a size of the pool; at least 512 bytes."""
-        shift = max((nbytes - 1).bit_length() - 3, 9)
+        shift = max((nbytes - 1).bit_length() - 4, 9)
         return ((nbytes - 1 >> shift) + 1) << shift
 
-    def take(self, size: int) -> Block | None:
-        """Take a block of this rounded size, if one is free."""
-        blocks = self._free.get(size)
-        if not blocks:
+    def take(self, nbytes: int) -> Block | None:
+        """Take a block that is free, or None."""
+        try:
+            return self._by_request[nbytes].pop()
+        except (KeyError, IndexError):
             return None
-        self.cached -= size
-        return blocks.pop()
 
-    def give(self, block: Block) -> bool:
-        """Keep a block for reuse; False when the pool is full and the caller has to keep it instead."""
-        if self.cached + block.nbytes > self.limit:
-            return False
-        self.cached += block.nbytes
-        self._free.setdefault(block.nbytes, []).append(block)
-        return True
+    def adopt(self, nbytes: int, block: Block) -> list[Block]:
+        """Make a new block one of the pool's, if the limit lets it; give the free blocks that had to go for it."""
+        evicted: list[Block] = []
+        with self._lock:
+            if self.total + block.nbytes > self.limit:
+                evicted = self.detach()
+            if self.total + block.nbytes <= self.limit:
+                self.total += block.nbytes
+                block.home = self._by_size.setdefault(block.nbytes, [])
+                if len(self._by_request) > 1000:
+                    self._by_request.clear()
+                self._by_request[nbytes] = block.home
+        return evicted
 
     def detach(self) -> list[Block]:
-        """Take out every block that is kept for reuse."""
-        free, self._free, self.cached = self._free, {}, 0
-        return [block for blocks in free.values() for block in blocks]
+        """Take out every block that is free."""
+        blocks = []
+        for free in list(self._by_size.values()):
+            while free:
+                block = free.pop()
+                block.home = None
+                self.total -= block.nbytes
+                blocks.append(block)
+        return blocks
 
 
 class Closing:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from . import errors
@@ -19,7 +20,7 @@ _COMPLETE = 0  # aclrtStreamStatus
 
 # Parked objects are sealed with an event in batches, by count or by bytes: an event per launch would cost more
 # than the launch's own bookkeeping.
-_BATCH = 16
+_BATCH = 32
 _BATCH_BYTES = 16 << 20
 
 
@@ -103,20 +104,19 @@ class Stream(Closing):
         Block
             ``.pointer`` and ``.nbytes``; give it to :meth:`release` once the work is queued.
         """
-        if not nbytes:
-            return Block(self.runtime, 0, self.device)
-        size = Pool.rounded(nbytes)
-        with self._lock:
-            block = self.pool.take(size)
-        return block or Block(self.runtime, size, self.device)
+        block = self.pool.take(nbytes)
+        if block is None:
+            block = Block(self.runtime, Pool.rounded(nbytes) if nbytes else 0, self.device)
+            for evicted in self.pool.adopt(nbytes, block):
+                self.park(evicted, evicted.nbytes)
+        return block
 
     def release(self, block: Block) -> None:
         """Give workspace back; only work queued here later gets it."""
-        if block.nbytes:
-            with self._lock:
-                kept = not self._closed and self.pool.give(block)
-            if not kept:
-                self.park((block,), block.nbytes)
+        if block.home is None or self._closed:
+            self.park(block, block.nbytes)
+        else:
+            block.home.append(block)
 
     def park(self, objects: Any, nbytes: int = 0) -> None:
         """Keep objects alive until the stream has passed everything queued so far.
@@ -132,29 +132,36 @@ class Stream(Closing):
         """
         if self._closed:
             return  # close() has waited
+        parked = self._parked
+        parked.append(objects)
+        self._parked_bytes += nbytes
+        if len(parked) >= _BATCH or self._parked_bytes >= _BATCH_BYTES:
+            self._look_after()
+
+    def _look_after(self) -> None:
         with self._lock:
-            self._parked.append(objects)
-            self._parked_bytes += nbytes
-            if len(self._parked) < _BATCH and self._parked_bytes < _BATCH_BYTES:
-                return
             dropped = self._passed()
             self._seal()
         del dropped  # outside the lock: it frees memory
 
     def _seal(self) -> None:
-        """Record an event behind what is parked. Failing is no harm: synchronize() and close() drop it all."""
+        """Record an event behind what is parked. Failing is no harm: synchronize() and close() drop it all.
+
+        park() takes no lock. Who still appends to the old list has launched before it was replaced, and so before
+        the event is recorded.
+        """
         api = self.runtime.api
-        with self.runtime.cleanup(self.device) as usable:
-            if not usable:
-                return
+        with suppress(errors.AclnnError), self.runtime.on_device(self.device):
             if not self._spare:
                 out = ffi.new("aclrtEvent *")
                 if api.aclrtCreateEvent(out):
                     return
                 self._spare.append(out[0])
+            parked, self._parked, self._parked_bytes = self._parked, [], 0
             if api.aclrtRecordEvent(self._spare[-1], self.handle) == 0:
-                self._sealed.append((self._spare.pop(), self._parked))
-                self._parked, self._parked_bytes = [], 0
+                self._sealed.append((self._spare.pop(), parked))
+            else:
+                self._parked.extend(parked)
 
     def _passed(self) -> list[Any]:
         """Take out the objects of every event that the stream has passed."""
@@ -192,23 +199,24 @@ class Stream(Closing):
         DeviceFaultError
             Work queued earlier failed on the device.
         """
-        limit, api = timeout(timeout_ms), self.runtime.api
-        self.resolve()
+        limit, runtime, handle = timeout(timeout_ms), self.runtime, self.resolve().handle
         with self._lock:
             waiting = [*self._sealed, (None, self._parked)] if self._parked else list(self._sealed)
             self._sealed, self._parked, self._parked_bytes = deque(), [], 0
             self._syncing += 1
-        code = -1
+        code, previous = -1, None
         try:
-            with self.runtime.on_device(self.device):
-                if limit < 0:
-                    code = api.aclrtSynchronizeStream(self.handle)
-                else:
-                    code = api.aclrtSynchronizeStreamWithTimeout(self.handle, limit)
-                if code:
-                    name = "aclrtSynchronizeStream" + ("WithTimeout" if limit >= 0 else "")
-                    errors.check(code, name, "synchronize")
+            previous = runtime.switch(self.device)
+            if limit < 0:
+                code = runtime.api.aclrtSynchronizeStream(handle)
+            else:
+                code = runtime.api.aclrtSynchronizeStreamWithTimeout(handle, limit)
+            if code:
+                name = "aclrtSynchronizeStream" + ("WithTimeout" if limit >= 0 else "")
+                errors.check(code, name, "synchronize")
         finally:
+            if previous is not None:
+                runtime.restore(previous)
             with self._lock:
                 self._syncing -= 1
                 if code:
@@ -232,13 +240,13 @@ class Stream(Closing):
 
     def trim(self) -> None:
         """Wait for the stream, then free its workspace pool and everything parked."""
-        with self._lock:
-            blocks = self.pool.detach()  # those that come back while waiting are newer than the wait
+        blocks = self.pool.detach()  # those that come back while waiting are newer than the wait
         try:
             if blocks or self.busy:
                 self.synchronize()
         except errors.AclnnError:
-            for block in blocks:
+            for block in blocks:  # a new pool takes them in
+                self.pool.adopt(block.nbytes, block)
                 self.release(block)
             raise
         for block in blocks:
@@ -264,9 +272,12 @@ class Stream(Closing):
                     self.runtime.warn_on(api.aclrtDestroyStream(self.handle), "aclrtDestroyStream")
         with self._lock:
             self._spare.clear()
-            dropped = [*self._sealed, self._parked, *self.pool.detach()]
+            blocks = self.pool.detach()
+            dropped = [*self._sealed, self._parked]
             self._sealed, self._parked, self._parked_bytes = deque(), [], 0
-        del dropped  # frees memory
+        for block in blocks:
+            block.close()
+        del dropped
 
     def __del__(self) -> None:
         """Close what the owner forgot to close."""

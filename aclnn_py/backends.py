@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from . import emulator, errors, library, signatures
 from ._ffi import ffi
 from .arrays import as_array
 from .device_array import DeviceArray
+from .headers import HeaderIndex, include_directories
 from .reference import OPERATORS, Operator
 from .runtime import AnyStream, Event, Runtime, Stream, get_runtime, product_of_soc
 from .signatures import Signature
@@ -55,7 +57,7 @@ class Backend:
         SymbolNotFoundError
             No declaration of that operator is at hand.
         """
-        found = signatures.find(api)
+        found = signatures.find(api) or self._from_headers(api)
         if found is None:
             raise errors.SymbolNotFoundError(
                 detail=f"no signature of {api!r} is at hand",
@@ -63,6 +65,17 @@ class Backend:
                 symbol=f"{api}GetWorkspaceSize",
             )
         return found
+
+    def _from_headers(self, api: str) -> Signature | None:
+        return None
+
+    def has(self, api: str) -> bool:
+        """Whether this backend can run an operator."""
+        raise NotImplementedError
+
+    def known(self) -> dict[str, str]:
+        """Return the operators whose signature is at hand, with the header or file that declares each."""
+        return {name: signature.header for name, signature in signatures.known().items()}
 
     def __repr__(self) -> str:
         return f"<Backend {self.name}: {self.describe()}>"
@@ -80,6 +93,10 @@ class ReferenceBackend(Backend):
         """Say in one line what this backend is."""
         return f"NumPy on the host, statuses of {self.product}"
 
+    def has(self, api: str) -> bool:
+        """Whether the reference table has an operator."""
+        return api in OPERATORS
+
     def operator(self, signature: Signature) -> Operator:
         """Return the operator's entry in the reference table.
 
@@ -94,7 +111,7 @@ class ReferenceBackend(Backend):
                 207000,
                 signature.name,
                 detail="the NumPy reference does not have this operator",
-                hint="the backends over CANN's C API (npu, emulator) may have it; aclnn-py ops shows what the reference has",
+                hint="backends over CANN's C API (npu, emulator) may have it; aclnn-py ops shows the reference's",
             )
         if self.product not in PRODUCTS:
             raise errors.UnsupportedError(
@@ -121,6 +138,24 @@ class NativeBackend(Backend):
         """Say in one line what this backend is and where it came from."""
         found = self.libraries.runtime
         return f"{self.runtime.soc_name()} ({self.product}), device {self.device}, {found.path} via {found.found_via}"
+
+    @cached_property
+    def headers(self) -> HeaderIndex:
+        """The index of this CANN's operator headers, vendor packages first."""
+        report = library.discover()
+        paths = [self.libraries.runtime.path, *(place.path for place in report.libraries)]
+        return HeaderIndex(include_directories([*paths[1:], paths[0]], [place.path for place in report.roots]))
+
+    def _from_headers(self, api: str) -> Signature | None:
+        return self.headers.find(api)
+
+    def has(self, api: str) -> bool:
+        """Whether one of the opened libraries has both stages of an operator."""
+        return self.libraries.has_operator(api)
+
+    def known(self) -> dict[str, str]:
+        """Return the operators whose signature is at hand, also from this CANN's headers."""
+        return {**self.headers.names(), **super().known()}
 
     def plan(self, signature: Signature) -> tuple[Any, Any]:
         """Return both stages as callables, from the same library.
@@ -188,13 +223,14 @@ def _open(name: str, product: str | None, device: int) -> NativeBackend:
         if found is None:
             directory: Path | None = None
             if name == "emulator":
-                directory = emulator.library_path()
-                if directory is None and not os.environ.get("ACLNN_PY_LIBRARY_PATH"):
-                    raise errors.LibraryNotFoundError(
-                        detail="the emulator is not built",
-                        hint="build it once: aclnn-py emulator build",
-                        tried=[("the emulator's cache", "no build of this version")],
-                    )
+                if not os.environ.get("ACLNN_PY_LIBRARY_PATH"):
+                    directory = emulator.library_path()
+                    if directory is None:
+                        raise errors.LibraryNotFoundError(
+                            detail="the emulator is not built",
+                            hint="build it once: aclnn-py emulator build",
+                            tried=[("the emulator's cache", "no build of this version")],
+                        )
                 os.environ.setdefault("ACLNN_EMULATOR_STRICT", "1")  # before the library reads it
                 if product is not None:
                     os.environ.setdefault("ACLNN_EMULATOR_SOC", _SOC_OF.get(product, product))

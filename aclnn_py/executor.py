@@ -48,6 +48,9 @@ class _HostCall:
         self._arguments.update(changes)
         self._operator.validate(self._arguments, self._product)
 
+    def view_shape(self, name: str) -> tuple[int, ...]:
+        return tuple(self._arguments[name].shape)
+
     def run(self) -> None:
         # copies, because a device fills NumPy outputs at synchronize(), and not at all when the block fails
         staged = {
@@ -133,6 +136,7 @@ class Executor:
     ) -> None:
         self.backend = resolve(backend)
         self.signature = self.backend.signature(name)
+        self._thread = threading.get_ident()
         values = convert(self.signature, self.signature.bind(args, kwargs))
         self._repeatable = repeatable
         self._runs = 0
@@ -142,7 +146,6 @@ class Executor:
         else:
             assert isinstance(self.backend, ReferenceBackend)
             self._call = _HostCall(self.backend, self.signature, values)
-        self._thread = threading.get_ident()
 
     def __repr__(self) -> str:
         state = "closed" if self._call is None else f"{self._runs} runs"
@@ -187,6 +190,22 @@ class Executor:
         self._runs += 1
         self._pending = True
         call.run()
+
+    def view_shape(self, name: str) -> tuple[int, ...]:
+        """Return the present shape of a tensor argument, by C name.
+
+        For operators whose output shape depends on data (``aclnnNonzero``): the buffer that the caller supplies has
+        the largest shape, and after ``run()`` this tells how much of it is the result.
+
+        Raises
+        ------
+        TypeError
+            No tensor argument of that name.
+        """
+        call = self._open("view_shape()")
+        if name not in [p.name for p in self.signature.parameters if p.kind == "tensor"]:
+            raise TypeError(f"{self.signature.name} has no tensor argument named {name!r}")
+        return call.view_shape(name)
 
     def rebind(self, **changes: Any) -> None:
         """Replace tensors of a repeatable executor by C name; shape, dtype and strides stay as they were.
@@ -235,6 +254,11 @@ class Executor:
                 stacklevel=2,
             )
         call.close()
+
+    def __del__(self) -> None:
+        if self._call is not None:
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2, source=self)
+            self.close()
 
     def __enter__(self) -> Executor:
         self._open("with")

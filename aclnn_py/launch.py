@@ -2,7 +2,7 @@
 
 The rules (a composite executor points to the caller's aclTensors and into its thread's cache):
 
-* descriptors live until stage two has returned, of a repeatable executor until that is destroyed;
+* descriptors live until the executor is gone: stage two reads them, and may write a view shape back to them;
 * data and workspace live until the stream has passed: they are parked on it;
 * a failed stage one leaves nothing to destroy, whatever it wrote to ``*executor``;
 * stage two consumes a plain executor whatever it returns; one that never got there is destroyed once, on its thread.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
+import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -58,8 +59,6 @@ class _HostTensor:
 class DeviceCall:
     """The C side of one Executor."""
 
-    rank = -1  # closed before memory, events and streams at exit
-
     def __init__(
         self, backend: NativeBackend, signature: Signature, values: list[Any], stream: Any, repeatable: bool
     ) -> None:
@@ -94,7 +93,10 @@ class DeviceCall:
         except BaseException:
             self.close()
             raise
-        self._runtime.watch(self)
+        _live.add(self)
+        if not _at_exit:
+            _at_exit.append(_close_all)
+            self._runtime.before_exit(_close_all)
 
     # -- arguments
 
@@ -195,8 +197,6 @@ class DeviceCall:
                 self._in_flight = True
                 queue.park(self._buffers())
                 queue.release(block)
-                if self.reuse == "single":
-                    self._drop_descriptors()
             if launch_blocking():
                 self._wait("run (blocking)")
 
@@ -240,6 +240,15 @@ class DeviceCall:
             fetched = [pair for pair in fetched if pair[0].tobytes() != pair[1].tobytes()]
         for array, result in fetched:
             np.copyto(array, result)
+
+    def view_shape(self, name: str) -> tuple[int, ...]:
+        """Read a tensor's present shape: operators whose output shape depends on data set it in stage two."""
+        index = [parameter.name for parameter in self._signature.parameters].index(name)
+        dims, count = ffi.new("int64_t **"), ffi.new("uint64_t *")
+        errors.check(self._api.aclGetViewShape(self._pointers[index], dims, count), "aclGetViewShape")
+        shape = tuple(ffi.unpack(dims[0], count[0])) if count[0] else ()
+        ffi.dlopen(None).free(dims[0])  # made by operator new[], which libstdc++ forwards to malloc
+        return shape
 
     def rebind(self, changes: Mapping[str, Any]) -> None:
         """Replace tensors by others of the same shape, dtype and strides."""
@@ -319,6 +328,16 @@ class DeviceCall:
         self._values = []
         for host in _unique(host.device for host in hosts.values()):
             host.buffer.close()  # left to the stream while that is busy
+
+
+# what is still open at exit goes before the memory, streams and devices that it uses
+_live: weakref.WeakSet[DeviceCall] = weakref.WeakSet()
+_at_exit: list[object] = []
+
+
+def _close_all() -> None:
+    for call in list(_live):
+        call.close()
 
 
 _warned_range = False

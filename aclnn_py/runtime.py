@@ -43,6 +43,7 @@ __all__ = [
 _ALREADY_INITIALISED, _ALREADY_FINALISED, _NO_CONTEXT = 100002, 100037, 107002
 _OUT_OF_MEMORY = (200000, 207001, 207018)
 _HBM = 1  # aclrtMemAttr
+_modules = sys.modules  # looked up at every launch
 
 
 class _Thread(threading.local):
@@ -78,9 +79,12 @@ class Runtime:
         What it calls.
     api : object
         ``libraries.api``.
+    alive : bool
+        Whether C calls may be made: initialised, not finalised, and not in a forked child.
     """
 
     def __init__(self, libraries: Libraries) -> None:
+        self.alive = False
         self.libraries = libraries
         self.api = libraries.api
         self._pid: int | None = None
@@ -101,11 +105,6 @@ class Runtime:
         """Whether ``aclInit`` was called."""
         return self._pid is not None
 
-    @property
-    def alive(self) -> bool:
-        """Whether C calls may be made: initialised, not finalised, and not in a forked child."""
-        return self._pid == os.getpid() and not self._closed
-
     def ensure_initialised(self) -> None:
         """Initialise acl if nobody has; where torch_npu is imported, it goes first.
 
@@ -116,7 +115,7 @@ class Runtime:
         """
         if self._closed:
             raise errors.AclnnError(None, detail="the acl runtime of this process is finalised")
-        if self._pid == os.getpid():
+        if self.alive:
             return
         if self._pid is not None:
             raise errors.AclnnError(
@@ -128,15 +127,19 @@ class Runtime:
         with self._lock:
             if self._pid is not None:
                 return
-            if "torch_npu" in sys.modules and "torch" in sys.modules:
-                sys.modules["torch"].npu.init()
+            if "torch_npu" in _modules and "torch" in _modules:
+                _modules["torch"].npu.init()
             code = self.api.aclInit(ffi.NULL)
             if code not in (0, _ALREADY_INITIALISED):
                 errors.check(code, "aclInit")
             self._owner = code == 0
             self._shared = code != 0
             atexit.register(self._at_exit)
-            self._pid = os.getpid()
+            os.register_at_fork(after_in_child=self._forked)
+            self._pid, self.alive = os.getpid(), True
+
+    def _forked(self) -> None:
+        self.alive = False
 
     def before_exit(self, callback: Callable[[], None]) -> None:
         """Call something at exit, before memory, streams and devices are released."""
@@ -159,7 +162,7 @@ class Runtime:
         if not self._other_users():  # a device that torch_npu still uses is not ours to reset
             for device in list(self._sets):
                 self._reset(device)
-        self._closed = True
+        self._closed, self.alive = True, False
         reference = self.libraries.optional("aclFinalizeReference")
         if reference is not None:
             code = reference(ffi.new("uint64_t *"))
@@ -224,7 +227,7 @@ class Runtime:
     # -- devices and threads
 
     def _other_users(self) -> bool:
-        return self._shared or "torch_npu" in sys.modules
+        return self._shared or "torch_npu" in _modules
 
     def switch(self, device: int) -> int | None:
         """Make a device current on this thread.
@@ -235,13 +238,12 @@ class Runtime:
             The device that was current and has to be switched back to; None when nothing changed or the thread
             had none.
         """
-        if self._closed or self._pid != os.getpid():
-            self.ensure_initialised()
         local = self._local
         current = local.device
-        others = self._shared or "torch_npu" in sys.modules
-        if current == device and not others:
+        others = self._shared or "torch_npu" in _modules
+        if current == device and self.alive and not others:
             return None
+        self.ensure_initialised()
         if current is None or others:  # another package may have set it
             current = self.current_device()
         if current != device:

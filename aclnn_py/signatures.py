@@ -184,13 +184,28 @@ def _closing(text: str, start: int) -> int:
     raise ValueError("the parameter list is not closed")
 
 
-def parse_prototypes(text: str, header: str = "") -> Iterator[Signature]:
+def _parameters(text: str, start: int) -> tuple[Parameter, ...]:
+    """Read the parameter list whose first character is at ``start``, and check and drop its tail."""
+    parameters = [_parameter(part) for part in text[start : _closing(text, start - 1)].split(",")]
+    if tuple(p.ctype for p in parameters[-2:]) != TAIL:
+        raise ValueError(f"does not end in ({_TAIL_TEXT})")
+    return tuple(parameters[:-2])
+
+
+def parse_prototypes(text: str, header: str = "", problems: list[str] | None = None) -> Iterator[Signature]:
     """Yield the signature of every ``…GetWorkspaceSize`` prototype in a C text.
+
+    Parameters
+    ----------
+    text, header
+        C source, and where it comes from.
+    problems
+        Collects prototypes that cannot be read, or that do not end in the two tail pointers; None raises instead.
 
     Raises
     ------
     ValueError
-        A prototype cannot be read, or does not end in the two tail pointers.
+        A prototype cannot be read and ``problems`` is None.
 
     Examples
     --------
@@ -202,14 +217,13 @@ def parse_prototypes(text: str, header: str = "") -> Iterator[Signature]:
     text = _DIRECTIVE.sub("", text)
     for match in _STAGE_ONE.finditer(text):
         name = match.group(1)
-        end = _closing(text, match.end() - 1)
         try:
-            parameters = [_parameter(part) for part in text[match.end() : end].split(",")]
+            yield Signature(name, _parameters(text, match.end()), header)
         except ValueError as error:
-            raise ValueError(f"{name}GetWorkspaceSize: {error}") from None
-        if tuple(p.ctype for p in parameters[-2:]) != TAIL:
-            raise ValueError(f"{name}GetWorkspaceSize does not end in ({_TAIL_TEXT})")
-        yield Signature(name, tuple(parameters[:-2]), header)
+            message = f"{name}GetWorkspaceSize: {error}"
+            if problems is None:
+                raise ValueError(message) from None
+            problems.append(message)
 
 
 def parse_header(path: str | Path) -> list[Signature]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import settings
 
 import aclnn_py
+from aclnn_py import emulator
 
 # the same examples on every machine, so that a failure is a failure everywhere
 settings.register_profile("suite", deadline=None, derandomize=True, database=None, max_examples=100)
@@ -29,5 +32,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def backend(request: pytest.FixtureRequest) -> aclnn_py.Backend:
-    """One backend of --backends, with its default product."""
+    """One backend of --backends, with its default product; the emulator is built where that is still to do."""
+    if request.param == "emulator" and not os.environ.get("ACLNN_PY_LIBRARY_PATH"):
+        emulator.build()
     return aclnn_py.get_backend(request.param)

@@ -24,7 +24,6 @@ from aclnn_py import dtypes, errors
 
 PREFILL = -77
 PRODUCTS = ("A2", "A3", "950")
-SOC = {"A2": "Ascend910B1", "A3": "Ascend910_9391", "950": "Ascend950PR_9599"}
 
 F32, F16 = np.dtype(np.float32), np.dtype(np.float16)
 BF16 = dtypes.bfloat16()
@@ -35,38 +34,85 @@ FLOATS = (F32, F16, BF16)
 _GRAD_ATTRS = {"dropPadMode": 0, "activeNum": 0, "expertNum": 0, "expertCapacity": 0}
 PARAMETERS: dict[str, dict[str, Any]] = {
     "aclnnMoeFinalizeRoutingV2Grad": {
-        "gradY": None, "expandedRowIdx": None, "expandedXOptional": None, "scalesOptional": None,
-        "expertIdxOptional": None, "biasOptional": None, **_GRAD_ATTRS,
-        "gradExpandedXOut": None, "gradScalesOut": None,
+        "gradY": None,
+        "expandedRowIdx": None,
+        "expandedXOptional": None,
+        "scalesOptional": None,
+        "expertIdxOptional": None,
+        "biasOptional": None,
+        **_GRAD_ATTRS,
+        "gradExpandedXOut": None,
+        "gradScalesOut": None,
     },
     "aclnnMoeTokenUnpermuteWithEpGrad": {
-        "unpermutedTokensGrad": None, "sortedIndices": None, "permutedTokensOptional": None,
-        "probsOptional": None, "paddedMode": False, "restoreShapeOptional": None, "rangeOptional": None,
-        "topkNum": 1, "permutedTokensGradOut": None, "probsGradOut": None,
+        "unpermutedTokensGrad": None,
+        "sortedIndices": None,
+        "permutedTokensOptional": None,
+        "probsOptional": None,
+        "paddedMode": False,
+        "restoreShapeOptional": None,
+        "rangeOptional": None,
+        "topkNum": 1,
+        "permutedTokensGradOut": None,
+        "probsGradOut": None,
     },
     "aclnnMoeFinalizeRoutingV2": {
-        "expandedX": None, "expandedRowIdx": None, "x1Optional": None, "x2Optional": None,
-        "biasOptional": None, "scalesOptional": None, "expertIdxOptional": None, "dropPadMode": 0, "out": None,
+        "expandedX": None,
+        "expandedRowIdx": None,
+        "x1Optional": None,
+        "x2Optional": None,
+        "biasOptional": None,
+        "scalesOptional": None,
+        "expertIdxOptional": None,
+        "dropPadMode": 0,
+        "out": None,
     },
     "aclnnMoeTokenUnpermuteWithEp": {
-        "permutedTokens": None, "sortedIndices": None, "probsOptional": None, "numTopk": 1,
-        "rangeOptional": None, "paddedMode": False, "restoreShapeOptional": None, "out": None,
+        "permutedTokens": None,
+        "sortedIndices": None,
+        "probsOptional": None,
+        "numTopk": 1,
+        "rangeOptional": None,
+        "paddedMode": False,
+        "restoreShapeOptional": None,
+        "out": None,
     },
     "aclnnMoeTokenPermuteWithEp": {
-        "tokens": None, "indices": None, "probsOptional": None, "rangeOptional": None, "numOutTokens": 0,
-        "paddedMode": False, "permuteTokensOut": None, "sortedIndicesOut": None, "permuteProbsOut": None,
+        "tokens": None,
+        "indices": None,
+        "probsOptional": None,
+        "rangeOptional": None,
+        "numOutTokens": 0,
+        "paddedMode": False,
+        "permuteTokensOut": None,
+        "sortedIndicesOut": None,
+        "permuteProbsOut": None,
     },
     "aclnnMoeTokenPermuteWithEpGrad": {
-        "permutedTokensOutputGrad": None, "sortedIndices": None, "permutedProbsOutputGradOptional": None,
-        "numTopk": 1, "rangeOptional": None, "paddedMode": False, "tokenGradOut": None, "probsGradOut": None,
+        "permutedTokensOutputGrad": None,
+        "sortedIndices": None,
+        "permutedProbsOutputGradOptional": None,
+        "numTopk": 1,
+        "rangeOptional": None,
+        "paddedMode": False,
+        "tokenGradOut": None,
+        "probsGradOut": None,
     },
     "aclnnMoeInitRoutingV2": {
-        "x": None, "expertIdx": None, "activeNumOptional": 0, "expertCapacityOptional": 0,
-        "expertNumOptional": 0, "dropPadModeOptional": 0, "expertTokensCountOrCumsumFlagOptional": 0,
-        "expertTokensBeforeCapacityFlagOptional": False, "expandedXOut": None, "expandedRowIdxOut": None,
-        "expertTokensCountOrCumsumOutOptional": None, "expertTokensBeforeCapacityOutOptional": None,
+        "x": None,
+        "expertIdx": None,
+        "activeNumOptional": 0,
+        "expertCapacityOptional": 0,
+        "expertNumOptional": 0,
+        "dropPadModeOptional": 0,
+        "expertTokensCountOrCumsumFlagOptional": 0,
+        "expertTokensBeforeCapacityFlagOptional": False,
+        "expandedXOut": None,
+        "expandedRowIdxOut": None,
+        "expertTokensCountOrCumsumOutOptional": None,
+        "expertTokensBeforeCapacityOutOptional": None,
     },
-}  # fmt: skip
+}
 
 
 def is_output(name: str) -> bool:
@@ -110,7 +156,8 @@ class _Worker:
     """A process of its own for one backend and product; requests and answers are pickled."""
 
     def __init__(self, backend: str, product: str) -> None:
-        env = os.environ | {"ACLNN_EMULATOR_SOC": SOC[product], "PYTHONPATH": os.pathsep.join(sys.path)}
+        env = {k: v for k, v in os.environ.items() if k != "ACLNN_EMULATOR_SOC"}  # the product decides it
+        env["PYTHONPATH"] = os.pathsep.join(sys.path)
         self._process = subprocess.Popen(
             [sys.executable, __file__, backend, product], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env
         )

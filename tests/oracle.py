@@ -134,7 +134,7 @@ def token_unpermute_grad(args: Args) -> dict[str, Expected]:
 def finalize_routing(args: Args) -> dict[str, Expected]:
     expanded_x, row_idx = args["expandedX"], args["expandedRowIdx"]
     bias, scales, expert_idx = args["biasOptional"], args["scalesOptional"], args["expertIdxOptional"]
-    out, mode = args["out"], args["dropPadMode"]
+    _out, mode = args["out"], args["dropPadMode"]
     hidden = expanded_x.shape[-1]
     x_rows = wide(expanded_x).reshape(-1, hidden)
     k = scales.shape[1] if scales is not None else 1

@@ -82,41 +82,62 @@ def finalize_call() -> dict[str, Any]:
     """R=3, K=2, H=4, E=3 with scales and bias, mode 0."""
     x, y = np.arange(24.0).reshape(6, 4), np.arange(12.0).reshape(3, 4)
     return dict(
-        gradY=tensor(y), expandedRowIdx=idx([2, 0, 5, 1, 3, 4]), expandedXOptional=tensor(x),
-        scalesOptional=tensor(np.ones((3, 2))), expertIdxOptional=idx([[0, 2], [1, 0], [2, 1]]),
-        biasOptional=tensor(y), gradExpandedXOut=buffer((6, 4)), gradScalesOut=buffer((3, 2)),
-    )  # fmt: skip
+        gradY=tensor(y),
+        expandedRowIdx=idx([2, 0, 5, 1, 3, 4]),
+        expandedXOptional=tensor(x),
+        scalesOptional=tensor(np.ones((3, 2))),
+        expertIdxOptional=idx([[0, 2], [1, 0], [2, 1]]),
+        biasOptional=tensor(y),
+        gradExpandedXOut=buffer((6, 4)),
+        gradScalesOut=buffer((3, 2)),
+    )
 
 
 def unpermute_call() -> dict[str, Any]:
     """T=3, topK=2, H=4, N=6 with permutedTokens and probs."""
     return dict(
-        unpermutedTokensGrad=tensor(np.arange(12.0).reshape(3, 4)), sortedIndices=idx([2, 0, 4, 1, 5, 3]),
-        permutedTokensOptional=tensor(np.arange(24.0).reshape(6, 4)), probsOptional=tensor(np.ones((3, 2))),
-        rangeOptional=[0, 6], topkNum=2, permutedTokensGradOut=buffer((6, 4)), probsGradOut=buffer((3, 2)),
-    )  # fmt: skip
+        unpermutedTokensGrad=tensor(np.arange(12.0).reshape(3, 4)),
+        sortedIndices=idx([2, 0, 4, 1, 5, 3]),
+        permutedTokensOptional=tensor(np.arange(24.0).reshape(6, 4)),
+        probsOptional=tensor(np.ones((3, 2))),
+        rangeOptional=[0, 6],
+        topkNum=2,
+        permutedTokensGradOut=buffer((6, 4)),
+        probsGradOut=buffer((3, 2)),
+    )
 
 
 def mode1(**changes: Any) -> dict[str, Any]:
     return (
         dict(
-            dropPadMode=1, expertNum=3, expertCapacity=2, expandedRowIdx=idx([0, -1, 2, 1, -1, 4]),
-            expandedXOptional=tensor(np.ones((3, 2, 4))), gradExpandedXOut=buffer((3, 2, 4)),
-        ) | changes
-    )  # fmt: skip
+            dropPadMode=1,
+            expertNum=3,
+            expertCapacity=2,
+            expandedRowIdx=idx([0, -1, 2, 1, -1, 4]),
+            expandedXOptional=tensor(np.ones((3, 2, 4))),
+            gradExpandedXOut=buffer((3, 2, 4)),
+        )
+        | changes
+    )
 
 
 def k1(**changes: Any) -> dict[str, Any]:
     """No scales: K = 1, so three indices for three tokens."""
     none = dict.fromkeys(("expandedXOptional", "scalesOptional", "expertIdxOptional", "biasOptional"))
-    return none | dict(expandedRowIdx=idx([2, 0, 1]), gradExpandedXOut=buffer((3, 4)), gradScalesOut=buffer((3, 1))) | changes
+    return (
+        none
+        | dict(expandedRowIdx=idx([2, 0, 1]), gradExpandedXOut=buffer((3, 4)), gradScalesOut=buffer((3, 1)))
+        | changes
+    )
 
 
 ONES = np.ones
 HALF = dict(
-    gradY=tensor(ONES((3, 4)), F16), expandedXOptional=tensor(ONES((6, 4)), F16), biasOptional=tensor(ONES((3, 4)), F16),
+    gradY=tensor(ONES((3, 4)), F16),
+    expandedXOptional=tensor(ONES((6, 4)), F16),
+    biasOptional=tensor(ONES((3, 4)), F16),
     gradExpandedXOut=buffer((6, 4), F16),
-)  # fmt: skip
+)
 Change = Callable[[], dict[str, Any]]
 # what golden.json perturbs -> how; a list of changes means: each of them alone
 CHANGES: dict[tuple[str, str], Change | list[Change]] = {
@@ -186,15 +207,20 @@ CHANGES: dict[tuple[str, str], Change | list[Change]] = {
         lambda: dict(permutedTokensGradOut=buffer((24,))),
     ],
     (UNPERMUTE, "hidden 0 with probs given (probsGradOut non-empty)"): lambda: dict(
-        unpermutedTokensGrad=tensor(ONES((3, 0))), permutedTokensOptional=tensor(ONES((6, 0))),
+        unpermutedTokensGrad=tensor(ONES((3, 0))),
+        permutedTokensOptional=tensor(ONES((6, 0))),
         permutedTokensGradOut=buffer((6, 0)),
     ),
     (UNPERMUTE, "tokens_num 0 (all outputs empty)"): lambda: dict(
-        unpermutedTokensGrad=tensor(ONES((0, 4))), sortedIndices=idx([]), rangeOptional=None,
-        permutedTokensOptional=tensor(ONES((0, 4))), probsOptional=tensor(ONES((0, 2))),
-        permutedTokensGradOut=buffer((0, 4)), probsGradOut=buffer((0, 2)),
+        unpermutedTokensGrad=tensor(ONES((0, 4))),
+        sortedIndices=idx([]),
+        rangeOptional=None,
+        permutedTokensOptional=tensor(ONES((0, 4))),
+        probsOptional=tensor(ONES((0, 2))),
+        permutedTokensGradOut=buffer((0, 4)),
+        probsGradOut=buffer((0, 2)),
     ),
-}  # fmt: skip
+}
 #: cases about pointers that the Executor owns: they exist at the C boundary only
 C_POINTERS = ("workspaceSize null", "executor null", "workspaceSize>0 and workspace null")
 STATUS_CASES = [
@@ -213,7 +239,7 @@ EXCEPTIONS = {
 
 
 def test_every_status_case_is_covered() -> None:
-    known = {key for key in CHANGES} | {(op, what) for op in (FINALIZE, UNPERMUTE) for what in C_POINTERS}
+    known = set(CHANGES) | {(op, what) for op in (FINALIZE, UNPERMUTE) for what in C_POINTERS}
     assert len(GOLDEN["status_cases"]) == 54
     assert {(c["op"], c["what"]) for c in GOLDEN["status_cases"]} <= known
 

@@ -131,10 +131,13 @@ def finalize_grad_calls(draw: Any) -> tuple[dict[str, Any], str | None]:
         scalesOptional=s.floats((tokens, k), scale_dtype, zeros=True) if with_scales else None,
         expertIdxOptional=s.experts((tokens, k), bias_rows) if with_bias else None,
         biasOptional=s.floats((bias_rows, hidden), dtype) if with_bias else None,
-        dropPadMode=mode, activeNum=active, expertNum=experts, expertCapacity=capacity,
+        dropPadMode=mode,
+        activeNum=active,
+        expertNum=experts,
+        expertCapacity=capacity,
         gradExpandedXOut=buffer(shape, dtype),
         gradScalesOut=buffer((tokens, k), scale_dtype),
-    )  # fmt: skip
+    )
     return args, product
 
 
@@ -156,11 +159,13 @@ def unpermute_grad_calls(draw: Any) -> tuple[dict[str, Any], str | None]:
         sortedIndices=s.permutation(n, out_of(n)),
         permutedTokensOptional=permuted,
         probsOptional=s.floats((tokens, topk), probs_dtype, zeros=True) if with_probs else None,
-        paddedMode=False, restoreShapeOptional=s.pick(None, [1, 1]), rangeOptional=ep,
+        paddedMode=False,
+        restoreShapeOptional=s.pick(None, [1, 1]),
+        rangeOptional=ep,
         topkNum=s.pick(topk, 1) if with_probs else topk,
         permutedTokensGradOut=buffer((rows, hidden), dtype),
         probsGradOut=buffer((tokens, topk), probs_dtype),
-    )  # fmt: skip
+    )
     return args, s.pick(None, None, "A3", "950")
 
 
@@ -211,9 +216,12 @@ def unpermute_calls(draw: Any) -> tuple[dict[str, Any], str | None]:
         permutedTokens=s.floats((rows, hidden), dtype),
         sortedIndices=s.permutation(n, out_of(n)),
         probsOptional=s.floats((tokens, topk), probs_dtype, zeros=True) if with_probs else None,
-        numTopk=topk, rangeOptional=ep, paddedMode=False, restoreShapeOptional=None,
+        numTopk=topk,
+        rangeOptional=ep,
+        paddedMode=False,
+        restoreShapeOptional=None,
         out=buffer((tokens, hidden), dtype),
-    )  # fmt: skip
+    )
     return args, s.pick(None, None, "A3", "950")
 
 
@@ -232,11 +240,13 @@ def permute_calls(draw: Any) -> tuple[dict[str, Any], str | None]:
         tokens=s.floats((tokens, hidden), dtype),
         indices=s.experts(shape, draw(st.integers(1, 9)), s.pick(I32, I64)),
         probsOptional=s.floats(shape, dtype) if with_probs else None,
-        rangeOptional=ep, numOutTokens=0, paddedMode=False,
+        rangeOptional=ep,
+        numOutTokens=0,
+        paddedMode=False,
         permuteTokensOut=buffer((end - start, hidden), dtype),
         sortedIndicesOut=buffer((n,), I32),
         permuteProbsOut=buffer((end - start,), dtype),
-    )  # fmt: skip
+    )
     return args, s.pick(None, None, "A3", "950")
 
 
@@ -253,10 +263,12 @@ def permute_grad_calls(draw: Any) -> tuple[dict[str, Any], str | None]:
         permutedTokensOutputGrad=s.floats((end - start, hidden), dtype),
         sortedIndices=s.permutation(n, out_of(n)),
         permutedProbsOutputGradOptional=s.floats((end - start,), dtype) if with_probs else None,
-        numTopk=topk, rangeOptional=[start, end], paddedMode=False,
+        numTopk=topk,
+        rangeOptional=[start, end],
+        paddedMode=False,
         tokenGradOut=buffer((tokens, hidden), dtype),
         probsGradOut=buffer((tokens, topk), dtype),
-    )  # fmt: skip
+    )
     return args, s.pick(None, None, "A3", "950")
 
 
@@ -279,7 +291,9 @@ def init_routing_calls(draw: Any) -> tuple[dict[str, Any], str | None]:
     args = dict(
         x=s.floats((tokens, hidden), dtype),
         expertIdx=s.experts(shape, experts, index_dtype),
-        activeNumOptional=active, expertCapacityOptional=capacity, expertNumOptional=experts,
+        activeNumOptional=active,
+        expertCapacityOptional=capacity,
+        expertNumOptional=experts,
         dropPadModeOptional=mode,
         expertTokensCountOrCumsumFlagOptional=draw(st.integers(0, 2)) if mode or counts is not None else 0,
         expertTokensBeforeCapacityFlagOptional=s.flag() if not mode or before is not None else False,
@@ -287,7 +301,7 @@ def init_routing_calls(draw: Any) -> tuple[dict[str, Any], str | None]:
         expandedRowIdxOut=buffer((n,), I32),
         expertTokensCountOrCumsumOutOptional=counts,
         expertTokensBeforeCapacityOutOptional=before,
-    )  # fmt: skip
+    )
     return args, product
 
 

@@ -1,8 +1,9 @@
 """Which status each operator gives to a bad call: code, exception class, the argument named, and in which order.
 
 The forward operators follow one rule: a null required tensor is 161001, a dtype outside the list or unequal where it
-must be equal is 161002, everything else is 561103 (own host code: FinalizeRoutingV2, InitRoutingV2) or 561002 (generated
-wrapper: the WithEp family). The gradients have an order of checks of their own, tested with two faults at once.
+must be equal is 161002, everything else is 561103 (own host code: FinalizeRoutingV2, InitRoutingV2) or 561002
+(generated wrapper: the WithEp family). The gradients have an order of checks of their own, tested with two faults at
+once.
 """
 
 from __future__ import annotations
@@ -53,9 +54,15 @@ def ok(product: str | None = None, /, **changes: Any) -> Bad:
 
 def finalize() -> dict[str, Any]:
     return dict(
-        expandedX=ones(6, 4), expandedRowIdx=idx([2, 0, 5, 1, 3, 4]), x1Optional=ones(3, 4), x2Optional=ones(3, 4),
-        biasOptional=ones(3, 4), scalesOptional=ones(3, 2), expertIdxOptional=idx([[0, 1], [1, 2], [2, 0]]),
-        dropPadMode=0, out=buffer((3, 4)),
+        expandedX=ones(6, 4),
+        expandedRowIdx=idx([2, 0, 5, 1, 3, 4]),
+        x1Optional=ones(3, 4),
+        x2Optional=ones(3, 4),
+        biasOptional=ones(3, 4),
+        scalesOptional=ones(3, 2),
+        expertIdxOptional=idx([[0, 1], [1, 2], [2, 0]]),
+        dropPadMode=0,
+        out=buffer((3, 4)),
     )
 
 
@@ -65,43 +72,70 @@ def finalize_ech(mode: int = 3, **changes: Any) -> dict[str, Any]:
 
 def unpermute() -> dict[str, Any]:
     return dict(
-        permutedTokens=ones(6, 4), sortedIndices=idx([2, 0, 5, 1, 3, 4]), probsOptional=ones(3, 2), numTopk=2,
-        rangeOptional=[0, 6], out=buffer((3, 4)),
+        permutedTokens=ones(6, 4),
+        sortedIndices=idx([2, 0, 5, 1, 3, 4]),
+        probsOptional=ones(3, 2),
+        numTopk=2,
+        rangeOptional=[0, 6],
+        out=buffer((3, 4)),
     )
 
 
 def permute() -> dict[str, Any]:
     return dict(
-        tokens=ones(3, 4), indices=idx([[1, 2], [0, 1], [0, 2]]), probsOptional=ones(3, 2), rangeOptional=[0, 6],
-        permuteTokensOut=buffer((6, 4)), sortedIndicesOut=buffer((6,), I32), permuteProbsOut=buffer((6,)),
+        tokens=ones(3, 4),
+        indices=idx([[1, 2], [0, 1], [0, 2]]),
+        probsOptional=ones(3, 2),
+        rangeOptional=[0, 6],
+        permuteTokensOut=buffer((6, 4)),
+        sortedIndicesOut=buffer((6,), I32),
+        permuteProbsOut=buffer((6,)),
     )
 
 
 def permute_grad() -> dict[str, Any]:
     return dict(
-        permutedTokensOutputGrad=ones(6, 4), sortedIndices=idx([2, 0, 5, 1, 3, 4]),
-        permutedProbsOutputGradOptional=ones(6), numTopk=2, rangeOptional=[0, 6], tokenGradOut=buffer((3, 4)),
+        permutedTokensOutputGrad=ones(6, 4),
+        sortedIndices=idx([2, 0, 5, 1, 3, 4]),
+        permutedProbsOutputGradOptional=ones(6),
+        numTopk=2,
+        rangeOptional=[0, 6],
+        tokenGradOut=buffer((3, 4)),
         probsGradOut=buffer((3, 2)),
     )
 
 
 def init() -> dict[str, Any]:
     return dict(
-        x=ones(3, 4), expertIdx=idx([[1, 2], [0, 1], [0, 2]]), expertNumOptional=3,
-        expertTokensCountOrCumsumFlagOptional=1, expandedXOut=buffer((6, 4)), expandedRowIdxOut=buffer((6,), I32),
+        x=ones(3, 4),
+        expertIdx=idx([[1, 2], [0, 1], [0, 2]]),
+        expertNumOptional=3,
+        expertTokensCountOrCumsumFlagOptional=1,
+        expandedXOut=buffer((6, 4)),
+        expandedRowIdxOut=buffer((6,), I32),
         expertTokensCountOrCumsumOutOptional=buffer((3,), I32),
     )
 
 
 def init_padded(**changes: Any) -> dict[str, Any]:
-    return dict(
-        dropPadModeOptional=1, expertCapacityOptional=2, expandedXOut=buffer((3, 2, 4)),
-        expertTokensBeforeCapacityFlagOptional=True, expertTokensBeforeCapacityOutOptional=buffer((3,), I32),
-    ) | changes
+    return (
+        dict(
+            dropPadModeOptional=1,
+            expertCapacityOptional=2,
+            expandedXOut=buffer((3, 2, 4)),
+            expertTokensBeforeCapacityFlagOptional=True,
+            expertTokensBeforeCapacityOutOptional=buffer((3,), I32),
+        )
+        | changes
+    )
 
 
 FINALIZE = [
-    ok(), ok("A3"), ok("950"), ok(**finalize_ech(1)), ok(**finalize_ech(3)),
+    ok(),
+    ok("A3"),
+    ok("950"),
+    ok(**finalize_ech(1)),
+    ok(**finalize_ech(3)),
     bad(NULL, "expandedX", expandedX=None),
     bad(NULL, "expandedRowIdx", expandedRowIdx=None),
     bad(NULL, "out", out=None),
@@ -145,8 +179,14 @@ FINALIZE = [
     bad(INVALID, "out", out=buffer((3, 4), F16), dropPadMode=9),
 ]
 UNPERMUTE = [
-    ok(), ok("A3"), ok("950"), ok(probsOptional=None), ok(probsOptional=ones(3, 2, dtype=F16)), ok(rangeOptional=None),
-    ok(paddedMode=True), ok(restoreShapeOptional=[1]),  # not looked at
+    ok(),
+    ok("A3"),
+    ok("950"),
+    ok(probsOptional=None),
+    ok(probsOptional=ones(3, 2, dtype=F16)),
+    ok(rangeOptional=None),
+    ok(paddedMode=True),
+    ok(restoreShapeOptional=[1]),  # not looked at
     bad(NULL, "permutedTokens", permutedTokens=None),
     bad(NULL, "sortedIndices", sortedIndices=None),
     bad(NULL, "out", out=None),
@@ -171,19 +211,40 @@ UNPERMUTE = [
     bad(TILING, "out", out=buffer((3, 5))),
     bad(TILING, "out", out=buffer((3, 4, 1))),
     bad(
-        TILING, "numTopk", permutedTokens=ones(513, 4), sortedIndices=np.arange(513, dtype=I32), numTopk=513,
-        probsOptional=ones(1, 513), rangeOptional=[0, 513], out=buffer((1, 4)),
+        TILING,
+        "numTopk",
+        permutedTokens=ones(513, 4),
+        sortedIndices=np.arange(513, dtype=I32),
+        numTopk=513,
+        probsOptional=ones(1, 513),
+        rangeOptional=[0, 513],
+        out=buffer((1, 4)),
     ),
     ok(
-        permutedTokens=ones(512, 4), sortedIndices=np.arange(512, dtype=I32), numTopk=512, probsOptional=ones(1, 512),
-        rangeOptional=[0, 512], out=buffer((1, 4)),
+        permutedTokens=ones(512, 4),
+        sortedIndices=np.arange(512, dtype=I32),
+        numTopk=512,
+        probsOptional=ones(1, 512),
+        rangeOptional=[0, 512],
+        out=buffer((1, 4)),
     ),
-    ok(permutedTokens=ones(0, 4), sortedIndices=idx([]), probsOptional=ones(0, 2), rangeOptional=None, out=buffer((0, 4))),
+    ok(
+        permutedTokens=ones(0, 4),
+        sortedIndices=idx([]),
+        probsOptional=ones(0, 2),
+        rangeOptional=None,
+        out=buffer((0, 4)),
+    ),
     bad(NULL, "sortedIndices", sortedIndices=None, permutedTokens=ones(6, 4, dtype=F64)),
     bad(INVALID, "permutedTokens", permutedTokens=ones(6, 4, dtype=F64), numTopk=0),
 ]
 PERMUTE = [
-    ok(), ok("A3"), ok("950"), ok(probsOptional=None), ok(indices=idx([[1, 2], [0, 1], [0, 2]], I64)), ok(rangeOptional=None),
+    ok(),
+    ok("A3"),
+    ok("950"),
+    ok(probsOptional=None),
+    ok(indices=idx([[1, 2], [0, 1], [0, 2]], I64)),
+    ok(rangeOptional=None),
     bad(NULL, "tokens", tokens=None),
     bad(NULL, "indices", indices=None),
     bad(NULL, "permuteTokensOut", permuteTokensOut=None),
@@ -216,16 +277,30 @@ PERMUTE = [
     bad(TILING, "permuteProbsOut", permuteProbsOut=buffer((3, 2))),
     ok(permuteProbsOut=buffer((1,)), probsOptional=None),  # not written, so of any shape
     bad(
-        TILING, "indices", tokens=ones(1, 1), indices=ones(1, 513, dtype=I32), probsOptional=None, rangeOptional=[0, 513],
-        permuteTokensOut=buffer((513, 1)), sortedIndicesOut=buffer((513,), I32),
+        TILING,
+        "indices",
+        tokens=ones(1, 1),
+        indices=ones(1, 513, dtype=I32),
+        probsOptional=None,
+        rangeOptional=[0, 513],
+        permuteTokensOut=buffer((513, 1)),
+        sortedIndicesOut=buffer((513,), I32),
     ),
     ok(
-        tokens=ones(0, 4), indices=ones(0, 2, dtype=I32), probsOptional=ones(0, 2), rangeOptional=None,
-        permuteTokensOut=buffer((0, 4)), sortedIndicesOut=buffer((0,), I32), permuteProbsOut=buffer((0,)),
+        tokens=ones(0, 4),
+        indices=ones(0, 2, dtype=I32),
+        probsOptional=ones(0, 2),
+        rangeOptional=None,
+        permuteTokensOut=buffer((0, 4)),
+        sortedIndicesOut=buffer((0,), I32),
+        permuteProbsOut=buffer((0,)),
     ),
 ]
 PERMUTE_GRAD = [
-    ok(), ok("A3"), ok("950"), ok(permutedProbsOutputGradOptional=None),
+    ok(),
+    ok("A3"),
+    ok("950"),
+    ok(permutedProbsOutputGradOptional=None),
     ok(rangeOptional=[1, 5], permutedTokensOutputGrad=ones(4, 4), permutedProbsOutputGradOptional=ones(4)),
     bad(NULL, "permutedTokensOutputGrad", permutedTokensOutputGrad=None),
     bad(NULL, "sortedIndices", sortedIndices=None),
@@ -257,7 +332,12 @@ PERMUTE_GRAD = [
     bad(INVALID, "sortedIndices", sortedIndices=idx([2, 0, 5, 1, 3, 4], I64), numTopk=0),
 ]
 INIT = [
-    ok(), ok("A3"), ok("950"), ok(**init_padded()), ok(activeNumOptional=7), ok(expertTokensCountOrCumsumFlagOptional=2),
+    ok(),
+    ok("A3"),
+    ok("950"),
+    ok(**init_padded()),
+    ok(activeNumOptional=7),
+    ok(expertTokensCountOrCumsumFlagOptional=2),
     bad(NULL, "x", x=None),
     bad(NULL, "expertIdx", expertIdx=None),
     bad(NULL, "expandedXOut", expandedXOut=None),
@@ -296,13 +376,17 @@ INIT = [
     bad(INNER, "expertTokensCountOrCumsumOutOptional", expertTokensCountOrCumsumOutOptional=buffer((2,), I32)),
     bad(INNER, "expertTokensCountOrCumsumOutOptional", expertTokensCountOrCumsumOutOptional=None),
     bad(
-        INNER, "expertTokensBeforeCapacityOutOptional",
+        INNER,
+        "expertTokensBeforeCapacityOutOptional",
         **init_padded(expertTokensBeforeCapacityOutOptional=buffer((3, 1), I32)),
     ),
     bad(INNER, "expertTokensBeforeCapacityOutOptional", **init_padded(expertTokensBeforeCapacityOutOptional=None)),
     ok(expertTokensCountOrCumsumFlagOptional=0, expertTokensCountOrCumsumOutOptional=buffer((9,), I32)),
     ok(
-        x=ones(0, 4), expertIdx=ones(0, 2, dtype=I32), expandedXOut=buffer((0, 4)), expandedRowIdxOut=buffer((0,), I32),
+        x=ones(0, 4),
+        expertIdx=ones(0, 2, dtype=I32),
+        expandedXOut=buffer((0, 4)),
+        expandedRowIdxOut=buffer((0,), I32),
     ),
     bad(NULL, "expandedXOut", expandedXOut=None, x=ones(3, 4, dtype=F64)),
     bad(INVALID, "x", x=ones(3, 4, dtype=F64), dropPadModeOptional=7),
@@ -313,33 +397,52 @@ INIT = [
 
 def finalize_grad() -> dict[str, Any]:
     return dict(
-        gradY=ones(3, 4), expandedRowIdx=idx([2, 0, 5, 1, 3, 4]), expandedXOptional=ones(6, 4), scalesOptional=ones(3, 2),
-        expertIdxOptional=idx([[0, 2], [1, 0], [2, 1]]), biasOptional=ones(3, 4), gradExpandedXOut=buffer((6, 4)),
+        gradY=ones(3, 4),
+        expandedRowIdx=idx([2, 0, 5, 1, 3, 4]),
+        expandedXOptional=ones(6, 4),
+        scalesOptional=ones(3, 2),
+        expertIdxOptional=idx([[0, 2], [1, 0], [2, 1]]),
+        biasOptional=ones(3, 4),
+        gradExpandedXOut=buffer((6, 4)),
         gradScalesOut=buffer((3, 2)),
     )
 
 
 def unpermute_grad() -> dict[str, Any]:
     return dict(
-        unpermutedTokensGrad=ones(3, 4), sortedIndices=idx([2, 0, 4, 1, 5, 3]), permutedTokensOptional=ones(6, 4),
-        probsOptional=ones(3, 2), rangeOptional=[0, 6], topkNum=2, permutedTokensGradOut=buffer((6, 4)),
+        unpermutedTokensGrad=ones(3, 4),
+        sortedIndices=idx([2, 0, 4, 1, 5, 3]),
+        permutedTokensOptional=ones(6, 4),
+        probsOptional=ones(3, 2),
+        rangeOptional=[0, 6],
+        topkNum=2,
+        permutedTokensGradOut=buffer((6, 4)),
         probsGradOut=buffer((3, 2)),
     )
 
 
 def no_scales(**changes: Any) -> dict[str, Any]:
     none = dict.fromkeys(("expandedXOptional", "scalesOptional", "expertIdxOptional", "biasOptional"))
-    return none | dict(
-        expandedRowIdx=idx([2, 0, 1]), gradExpandedXOut=buffer((3, 4)), gradScalesOut=buffer((3, 1))
-    ) | changes
+    return (
+        none
+        | dict(expandedRowIdx=idx([2, 0, 1]), gradExpandedXOut=buffer((3, 4)), gradScalesOut=buffer((3, 1)))
+        | changes
+    )
 
 
 INT8 = np.dtype(np.int8)
 EMPTY_HALF = np.zeros((0, 4), F16)
-MIXED = dict(gradY=ones(3, 4, dtype=BF16), expandedXOptional=ones(6, 4, dtype=BF16), biasOptional=ones(3, 4, dtype=BF16),
-             gradExpandedXOut=buffer((6, 4), BF16))
+MIXED = dict(
+    gradY=ones(3, 4, dtype=BF16),
+    expandedXOptional=ones(6, 4, dtype=BF16),
+    biasOptional=ones(3, 4, dtype=BF16),
+    gradExpandedXOut=buffer((6, 4), BF16),
+)
 FINALIZE_GRAD = [
-    ok(), ok("A3"), ok("950"), ok(**no_scales()),
+    ok(),
+    ok("A3"),
+    ok("950"),
+    ok(**no_scales()),
     # nulls in order, before any dtype, before any shape
     bad(NULL, "gradY", gradY=None, expandedRowIdx=None),
     bad(NULL, "expandedRowIdx", expandedRowIdx=None, gradExpandedXOut=None),
@@ -348,7 +451,9 @@ FINALIZE_GRAD = [
     bad(NULL, "gradScalesOut", gradScalesOut=None, dropPadMode=5),
     # dtypes in the order of the signature
     bad(INVALID, "gradY", gradY=ones(3, 4, dtype=INT8), expandedRowIdx=idx([2, 0, 5, 1, 3, 4], I64)),
-    bad(INVALID, "expandedRowIdx", expandedRowIdx=idx([2, 0, 5, 1, 3, 4], I64), expandedXOptional=ones(6, 4, dtype=F16)),
+    bad(
+        INVALID, "expandedRowIdx", expandedRowIdx=idx([2, 0, 5, 1, 3, 4], I64), expandedXOptional=ones(6, 4, dtype=F16)
+    ),
     bad(INVALID, "expandedXOptional", expandedXOptional=ones(6, 4, dtype=F16), scalesOptional=ones(3, 2, dtype=INT8)),
     bad(INVALID, "scalesOptional", scalesOptional=ones(3, 2, dtype=F64), expertIdxOptional=ones(3, 2, dtype=I64)),
     bad(INVALID, "expertIdxOptional", expertIdxOptional=ones(3, 2, dtype=I64), biasOptional=ones(3, 4, dtype=F16)),
@@ -382,13 +487,24 @@ FINALIZE_GRAD = [
     bad(INNER, "biasOptional", biasOptional=ones(0, 4)),
     bad(INNER, "biasOptional", biasOptional=ones(4)),
     bad(
-        INNER, "biasOptional", dropPadMode=1, expertNum=3, expertCapacity=2, expandedXOptional=ones(3, 2, 4),
-        gradExpandedXOut=buffer((3, 2, 4)), biasOptional=ones(4, 4),
+        INNER,
+        "biasOptional",
+        dropPadMode=1,
+        expertNum=3,
+        expertCapacity=2,
+        expandedXOptional=ones(3, 2, 4),
+        gradExpandedXOut=buffer((3, 2, 4)),
+        biasOptional=ones(4, 4),
     ),
     bad(INNER, "expandedXOptional", dropPadMode=1, expertNum=3, expertCapacity=3, expandedXOptional=ones(3, 2, 4)),
     bad(INNER, "gradExpandedXOut", gradExpandedXOut=buffer((6, 4, 1))),
     bad(
-        INNER, "gradExpandedXOut", dropPadMode=1, expertNum=3, expertCapacity=2, expandedXOptional=ones(3, 2, 4),
+        INNER,
+        "gradExpandedXOut",
+        dropPadMode=1,
+        expertNum=3,
+        expertCapacity=2,
+        expandedXOptional=ones(3, 2, 4),
         gradExpandedXOut=buffer((6, 4)),
     ),
     bad(INNER, "gradScalesOut", gradScalesOut=buffer((2, 3))),
@@ -396,19 +512,33 @@ FINALIZE_GRAD = [
     ok(expertNum=-5, expertCapacity=-5),
     ok(activeNum=-4),
     ok(
-        dropPadMode=1, activeNum=1, expertNum=3, expertCapacity=2, expandedXOptional=ones(3, 2, 4),
+        dropPadMode=1,
+        activeNum=1,
+        expertNum=3,
+        expertCapacity=2,
+        expandedXOptional=ones(3, 2, 4),
         gradExpandedXOut=buffer((3, 2, 4)),
     ),
     ok(**no_scales(biasOptional=ones(9, 9), expandedXOptional=ones(1, 1))),
     # both outputs empty: no launch; a dtype is not looked at where there are no elements
     ok(
-        gradY=ones(0, 4), expandedRowIdx=idx([]), expandedXOptional=EMPTY_HALF, scalesOptional=ones(0, 2),
-        expertIdxOptional=np.zeros((0, 2), I64), gradExpandedXOut=buffer((0, 4)), gradScalesOut=buffer((0, 2)),
+        gradY=ones(0, 4),
+        expandedRowIdx=idx([]),
+        expandedXOptional=EMPTY_HALF,
+        scalesOptional=ones(0, 2),
+        expertIdxOptional=np.zeros((0, 2), I64),
+        gradExpandedXOut=buffer((0, 4)),
+        gradScalesOut=buffer((0, 2)),
     ),
 ]
 UNPERMUTE_GRAD = [
-    ok(), ok("A3"), ok("950"), ok(topkNum=7), ok(restoreShapeOptional=[9, 9]),
-    ok(probsOptional=None, permutedTokensOptional=None), ok(probsOptional=None, probsGradOut=buffer((3, 2), BF16)),
+    ok(),
+    ok("A3"),
+    ok("950"),
+    ok(topkNum=7),
+    ok(restoreShapeOptional=[9, 9]),
+    ok(probsOptional=None, permutedTokensOptional=None),
+    ok(probsOptional=None, probsGradOut=buffer((3, 2), BF16)),
     ok(probsOptional=ones(3, 2, dtype=F16), probsGradOut=buffer((3, 2), F16)),
     bad(NULL, "unpermutedTokensGrad", unpermutedTokensGrad=None, sortedIndices=None),
     bad(NULL, "sortedIndices", sortedIndices=None, permutedTokensGradOut=None),
@@ -421,8 +551,14 @@ UNPERMUTE_GRAD = [
     bad(INVALID, "probsOptional", probsOptional=ones(3, 2, dtype=BF16), rangeOptional=[0]),
     # dtype of required tensors even when every output is empty
     bad(
-        INVALID, "sortedIndices", unpermutedTokensGrad=ones(0, 4), sortedIndices=idx([], I64), rangeOptional=None,
-        permutedTokensOptional=ones(0, 4), probsOptional=ones(0, 2), permutedTokensGradOut=buffer((0, 4)),
+        INVALID,
+        "sortedIndices",
+        unpermutedTokensGrad=ones(0, 4),
+        sortedIndices=idx([], I64),
+        rangeOptional=None,
+        permutedTokensOptional=ones(0, 4),
+        probsOptional=ones(0, 2),
+        permutedTokensGradOut=buffer((0, 4)),
         probsGradOut=buffer((0, 2)),
     ),
     bad(TILING, "paddedMode", paddedMode=True),
@@ -441,14 +577,26 @@ UNPERMUTE_GRAD = [
     bad(TILING, "permutedTokensGradOut", rangeOptional=[1, 5], permutedTokensOptional=ones(4, 4)),
     ok(rangeOptional=[1, 5], permutedTokensOptional=ones(4, 4), permutedTokensGradOut=buffer((4, 4))),
     bad(
-        TILING, "probsOptional", unpermutedTokensGrad=ones(1, 4), sortedIndices=np.arange(513, dtype=I32), topkNum=513,
-        permutedTokensOptional=ones(513, 4), probsOptional=ones(1, 513), rangeOptional=None,
-        permutedTokensGradOut=buffer((513, 4)), probsGradOut=buffer((1, 513)),
+        TILING,
+        "probsOptional",
+        unpermutedTokensGrad=ones(1, 4),
+        sortedIndices=np.arange(513, dtype=I32),
+        topkNum=513,
+        permutedTokensOptional=ones(513, 4),
+        probsOptional=ones(1, 513),
+        rangeOptional=None,
+        permutedTokensGradOut=buffer((513, 4)),
+        probsGradOut=buffer((1, 513)),
     ),
     ok(
-        unpermutedTokensGrad=ones(1, 4), sortedIndices=np.arange(512, dtype=I32), topkNum=512,
-        permutedTokensOptional=ones(512, 4), probsOptional=ones(1, 512), rangeOptional=[0, 512],
-        permutedTokensGradOut=buffer((512, 4)), probsGradOut=buffer((1, 512)),
+        unpermutedTokensGrad=ones(1, 4),
+        sortedIndices=np.arange(512, dtype=I32),
+        topkNum=512,
+        permutedTokensOptional=ones(512, 4),
+        probsOptional=ones(1, 512),
+        rangeOptional=[0, 512],
+        permutedTokensGradOut=buffer((512, 4)),
+        probsGradOut=buffer((1, 512)),
     ),
 ]
 OPERATORS: dict[str, tuple[Callable[[], dict[str, Any]], list[Bad]]] = {
@@ -513,5 +661,3 @@ def test_a_wrong_output_shape_is_named_with_both_shapes(backend: Any) -> None:
         assert "gradExpandedXOut" in error.detail
         assert "(5, 4)" in error.detail
         assert "(6, 4)" in error.detail
-
-

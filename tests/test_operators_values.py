@@ -62,8 +62,12 @@ FINALIZE: dict[str, Case | tuple[Case, str]] = {
     "mode 0 reads the index by columns": lambda: finalize([[201, 402], [530, 1060]], expandedRowIdx=[0, 1, 2, 3]),
     # token 0 takes idx[0], idx[1]: 1*(1,2) + 2*(10,20); token 1 takes rows 2 and 3
     "mode 2 reads the index by rows": lambda: finalize([[21, 42], [800, 1600]], mode=2, expandedRowIdx=[0, 1, 2, 3]),
-    "mode 1 drops minus one": lambda: finalize([[201, 402], [30, 60]], mode=1, expandedX=ECH, expandedRowIdx=[0, 1, 2, -1]),
-    "mode 3 drops minus one": lambda: finalize([[1, 2], [800, 1600]], mode=3, expandedX=ECH, expandedRowIdx=[0, -1, 2, 3]),
+    "mode 1 drops minus one": lambda: finalize(
+        [[201, 402], [30, 60]], mode=1, expandedX=ECH, expandedRowIdx=[0, 1, 2, -1]
+    ),
+    "mode 3 drops minus one": lambda: finalize(
+        [[1, 2], [800, 1600]], mode=3, expandedX=ECH, expandedRowIdx=[0, -1, 2, 3]
+    ),
     "all slots dropped leave x1 alone": lambda: finalize(
         [[7, 8], [9, 10]], mode=3, expandedX=ECH, expandedRowIdx=[-1] * 4, x1Optional=[[7, 8], [9, 10]]
     ),
@@ -74,7 +78,10 @@ FINALIZE: dict[str, Case | tuple[Case, str]] = {
         [[22, 44], [803, 1604]], mode=2, expandedRowIdx=[0, 1, 2, 3], x1Optional=[[1, 2], [3, 4]]
     ),
     "x1 and x2 are added": lambda: finalize(
-        [[122, 244], [1103, 2004]], mode=2, expandedRowIdx=[0, 1, 2, 3], x1Optional=[[1, 2], [3, 4]],
+        [[122, 244], [1103, 2004]],
+        mode=2,
+        expandedRowIdx=[0, 1, 2, 3],
+        x1Optional=[[1, 2], [3, 4]],
         x2Optional=[[100, 200], [300, 400]],
     ),
     # token 0: 1*((1,2)+(1,-1)) + 2*((10,20)+(4,8)); token 1: 3*((100,200)+(4,8)) + .5*((1000,2000)+(1,-1))
@@ -82,7 +89,11 @@ FINALIZE: dict[str, Case | tuple[Case, str]] = {
         [[30, 57], [812.5, 1623.5]], mode=2, expandedRowIdx=[0, 1, 2, 3], biasOptional=BIAS, expertIdxOptional=EXPERTS
     ),
     "a dropped slot loses its bias too": lambda: finalize(
-        [[2, 1], [812.5, 1623.5]], mode=3, expandedX=ECH, expandedRowIdx=[0, -1, 2, 3], biasOptional=BIAS,
+        [[2, 1], [812.5, 1623.5]],
+        mode=3,
+        expandedX=ECH,
+        expandedRowIdx=[0, -1, 2, 3],
+        biasOptional=BIAS,
         expertIdxOptional=EXPERTS,
     ),
     "expertIdx without bias changes nothing": lambda: finalize(
@@ -93,17 +104,26 @@ FINALIZE: dict[str, Case | tuple[Case, str]] = {
     ),
     "repeated rows are read again": lambda: finalize([[3, 6], [3.5, 7]], mode=2, expandedRowIdx=[0, 0, 0, 0]),
     "950 drops any index outside in mode 2": (
-        lambda: finalize([[1, 2], [0, 0]], mode=2, expandedRowIdx=[0, 4, -1, -(2**31)]), "950",
+        lambda: finalize([[1, 2], [0, 0]], mode=2, expandedRowIdx=[0, 4, -1, -(2**31)]),
+        "950",
     ),
     "950 drops rows beyond E*C in mode 3": (
-        lambda: finalize([[20, 40], [300, 600]], mode=3, expandedX=ECH, expandedRowIdx=[4, 1, 2, 99]), "950",
+        lambda: finalize([[20, 40], [300, 600]], mode=3, expandedX=ECH, expandedRowIdx=[4, 1, 2, 99]),
+        "950",
     ),
     "950 takes other scales dtypes": (
-        lambda: finalize([[21, 42], [800, 1600]], F16, 2, expandedRowIdx=[0, 1, 2, 3], scale_dtype=BF16), "950",
+        lambda: finalize([[21, 42], [800, 1600]], F16, 2, expandedRowIdx=[0, 1, 2, 3], scale_dtype=BF16),
+        "950",
     ),
     "fp16 is summed in fp32": lambda: finalize(
         # 2048 + 1 + 1: step by step in fp16 the ones vanish
-        [[2050]], F16, 2, (1, 1), expandedX=[[2048], [1], [1]], scalesOptional=[[1, 1, 1]], expandedRowIdx=[0, 1, 2]
+        [[2050]],
+        F16,
+        2,
+        (1, 1),
+        expandedX=[[2048], [1], [1]],
+        scalesOptional=[[1, 1, 1]],
+        expandedRowIdx=[0, 1, 2],
     ),
     "fp16 overflow is infinity": lambda: finalize(
         [[INF], [-INF]], F16, 2, (2, 1), expandedX=[[60000], [-60000]], scalesOptional=[[2], [2]], expandedRowIdx=[0, 1]
@@ -111,7 +131,7 @@ FINALIZE: dict[str, Case | tuple[Case, str]] = {
     "intermediate sums may leave the fp16 range": lambda: finalize(
         [[8]], F16, 2, (1, 1), expandedX=[[60000], [60000], [8]], scalesOptional=[[2, -2, 1]], expandedRowIdx=[0, 1, 2]
     ),
-}  # fmt: skip
+}
 
 
 @parametrise(FINALIZE)
@@ -123,9 +143,15 @@ def test_finalize_routing_v2(backend: Any, case: Case, product: str | None) -> N
 def test_fp32_scales_are_not_rounded_to_the_token_type(backend: Any, product: str) -> None:
     """1 + 2^-8 - 2^-16 is 1 in bf16; times 129 in fp32 it is 129.502, and bf16 has steps of 1 there."""
     given, expected = finalize(
-        [[130]], BF16, 2, (1, 1), expandedX=[[129]], scalesOptional=[[1 + 2**-8 - 2**-16]], expandedRowIdx=[0],
+        [[130]],
+        BF16,
+        2,
+        (1, 1),
+        expandedX=[[129]],
+        scalesOptional=[[1 + 2**-8 - 2**-16]],
+        expandedRowIdx=[0],
         scale_dtype=F32,
-    )  # fmt: skip
+    )
     assert float(given["scalesOptional"].astype(BF16)[0, 0]) == 1
     run(backend, "aclnnMoeFinalizeRoutingV2", lambda: (given, expected), product)
 
@@ -133,11 +159,17 @@ def test_fp32_scales_are_not_rounded_to_the_token_type(backend: Any, product: st
 def test_finalize_routing_v2_public_sample(backend: Any) -> None:
     tokens, skip = np.arange(12.0).reshape(3, 4) + 0.1, np.arange(12.0).reshape(3, 4) + 0.2
     args = harness.arguments(
-        "aclnnMoeFinalizeRoutingV2", expandedX=tensor(np.concatenate([tokens, tokens])),
-        expandedRowIdx=idx([2, 1, 4, 3, 0, 5]), x1Optional=tensor(skip), x2Optional=tensor(skip),
-        biasOptional=tensor([[0.2, 0.4, 0.2, 0.4]] * 2), scalesOptional=tensor([[1.3, 1.6], [1.2, 1.8], [1.2, 2.3]]),
-        expertIdxOptional=idx([[0, 1]] * 3), dropPadMode=0, out=buffer((3, 4)),
-    )  # fmt: skip
+        "aclnnMoeFinalizeRoutingV2",
+        expandedX=tensor(np.concatenate([tokens, tokens])),
+        expandedRowIdx=idx([2, 1, 4, 3, 0, 5]),
+        x1Optional=tensor(skip),
+        x2Optional=tensor(skip),
+        biasOptional=tensor([[0.2, 0.4, 0.2, 0.4]] * 2),
+        scalesOptional=tensor([[1.3, 1.6], [1.2, 1.8], [1.2, 2.3]]),
+        expertIdxOptional=idx([[0, 1]] * 3),
+        dropPadMode=0,
+        out=buffer((3, 4)),
+    )
     harness.call(backend, "aclnnMoeFinalizeRoutingV2", args)
     expected = [[11.67, 17.15, 21.47, 26.95], [14.1, 19.7, 24.1, 29.7], [40.65, 46.85, 51.65, 57.85]]
     np.testing.assert_allclose(args["out"], expected, rtol=1e-6)
@@ -183,32 +215,51 @@ UNPERMUTE: dict[str, Case | tuple[Case, str]] = {
         [[2, 20], [5, 50], [3, 30]], probsOptional=None, rangeOptional=[1, 5], permutedTokens=PART_ROWS
     ),
     "topK one is a gather": lambda: unpermute(
-        [[3, 30], [1, 10], [2, 20]], probsOptional=None, numTopk=1, sortedIndices=[2, 0, 1], rangeOptional=[0, 3],
+        [[3, 30], [1, 10], [2, 20]],
+        probsOptional=None,
+        numTopk=1,
+        sortedIndices=[2, 0, 1],
+        rangeOptional=[0, 3],
         permutedTokens=PERMUTED[:3],
     ),
     "indices outside are dropped": lambda: unpermute(
         [[1.5, 15], [0, 0], [3, 30]], sortedIndices=[0, 0, -1, 6, 0, -(2**31)], probsOptional=[[1, 0.5], [7, 7], [3, 4]]
     ),
     "a zero weight hides NaN and infinity": lambda: unpermute(
-        [[1, 10], [0, 0], [4, 40]], permutedTokens=[[NAN, INF], [1, 10], [NAN, NAN], [INF, INF], [1, 10], [NAN, 0]],
-        sortedIndices=[1, 0, 2, 3, 4, 5], probsOptional=[[1, 0], [0, 0], [4, -0.0]],
+        [[1, 10], [0, 0], [4, 40]],
+        permutedTokens=[[NAN, INF], [1, 10], [NAN, NAN], [INF, INF], [1, 10], [NAN, 0]],
+        sortedIndices=[1, 0, 2, 3, 4, 5],
+        probsOptional=[[1, 0], [0, 0], [4, -0.0]],
     ),
     "probs may have another dtype, unrounded": lambda: unpermute(
-        [[130]], BF16, F32, permutedTokens=[[129]], sortedIndices=[0], probsOptional=[[1 + 2**-8 - 2**-16]], numTopk=1,
+        [[130]],
+        BF16,
+        F32,
+        permutedTokens=[[129]],
+        sortedIndices=[0],
+        probsOptional=[[1 + 2**-8 - 2**-16]],
+        numTopk=1,
         rangeOptional=[0, 1],
     ),
     "fp16 is summed in fp32": lambda: unpermute(
-        [[2050]], F16, permutedTokens=[[2048], [1], [1]], sortedIndices=[0, 1, 2], probsOptional=None, numTopk=3,
+        [[2050]],
+        F16,
+        permutedTokens=[[2048], [1], [1]],
+        sortedIndices=[0, 1, 2],
+        probsOptional=None,
+        numTopk=3,
         rangeOptional=[0, 3],
     ),
     "fp16 overflow is infinity": lambda: unpermute(
         [[INF]], F16, permutedTokens=[[40000], [40000]], sortedIndices=[0, 1], probsOptional=None, rangeOptional=[0, 2]
     ),
     "the public sample": lambda: unpermute(
-        [[1, 1], [4, 4], [3, 3]], permutedTokens=[[2, 2], [1, 1], [3, 3], [2, 2]], probsOptional=np.ones((3, 2)),
+        [[1, 1], [4, 4], [3, 3]],
+        permutedTokens=[[2, 2], [1, 1], [3, 3], [2, 2]],
+        probsOptional=np.ones((3, 2)),
         rangeOptional=[1, 5],
     ),
-}  # fmt: skip
+}
 
 
 @parametrise(UNPERMUTE)
@@ -252,23 +303,38 @@ PERMUTE: dict[str, Case | tuple[Case, str]] = {
     ),
     "without probs their output is left alone": lambda: permute(BY_EXPERT, LANDED, [KEPT] * 6, probsOptional=None),
     "equal experts keep their order": lambda: permute(
-        [[1, 10], [1, 10], [2, 20], [2, 20], [3, 30], [3, 30]], [0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 6],
+        [[1, 10], [1, 10], [2, 20], [2, 20], [3, 30], [3, 30]],
+        [0, 1, 2, 3, 4, 5],
+        [1, 2, 3, 4, 5, 6],
         indices=[[7, 7], [7, 7], [7, 7]],
     ),
     "descending experts reverse the order": lambda: permute(
-        [[3, 30], [3, 30], [2, 20], [2, 20], [1, 10], [1, 10]], [5, 4, 3, 2, 1, 0], [6, 5, 4, 3, 2, 1],
+        [[3, 30], [3, 30], [2, 20], [2, 20], [1, 10], [1, 10]],
+        [5, 4, 3, 2, 1, 0],
+        [6, 5, 4, 3, 2, 1],
         indices=[[5, 4], [3, 2], [1, 0]],
     ),
     "one-dimensional indices mean topK one": lambda: permute(
-        [[2, 20], [3, 30], [1, 10]], [2, 0, 1], [2, 3, 1], indices=[9, 0, 4], probsOptional=[1, 2, 3], rangeOptional=[0, 3]
+        [[2, 20], [3, 30], [1, 10]],
+        [2, 0, 1],
+        [2, 3, 1],
+        indices=[9, 0, 4],
+        probsOptional=[1, 2, 3],
+        rangeOptional=[0, 3],
     ),
     "int64 indices": lambda: permute(BY_EXPERT, LANDED, [1, 4, 2, 5, 3, 6], index_dtype=I64),
     "bf16 tokens are copied": lambda: permute(BY_EXPERT, LANDED, [1, 4, 2, 5, 3, 6], BF16),
     "fp16 infinities are copied": lambda: permute(
-        [[INF], [-INF]], [1, 0], [2, 1], F16, x=[[-INF], [INF]], indices=[[1], [0]], probsOptional=[[1], [2]],
+        [[INF], [-INF]],
+        [1, 0],
+        [2, 1],
+        F16,
+        x=[[-INF], [INF]],
+        indices=[[1], [0]],
+        probsOptional=[[1], [2]],
         rangeOptional=[0, 2],
     ),
-}  # fmt: skip
+}
 
 
 @parametrise(PERMUTE)
@@ -278,10 +344,16 @@ def test_token_permute_with_ep(backend: Any, case: Case, product: str | None) ->
 
 def test_token_permute_with_ep_public_sample(backend: Any) -> None:
     args = harness.arguments(
-        "aclnnMoeTokenPermuteWithEp", tokens=tensor([[0.1] * 4, [0.2] * 4, [0.3] * 4]), indices=idx(CHOICE),
-        probsOptional=tensor([[0.5, 0.3], [0.4, 0.2], [0.5, 0.4]]), rangeOptional=[1, 5], numOutTokens=4,
-        permuteTokensOut=buffer((4, 4)), sortedIndicesOut=buffer((6,), I32), permuteProbsOut=buffer((4,)),
-    )  # fmt: skip
+        "aclnnMoeTokenPermuteWithEp",
+        tokens=tensor([[0.1] * 4, [0.2] * 4, [0.3] * 4]),
+        indices=idx(CHOICE),
+        probsOptional=tensor([[0.5, 0.3], [0.4, 0.2], [0.5, 0.4]]),
+        rangeOptional=[1, 5],
+        numOutTokens=4,
+        permuteTokensOut=buffer((4, 4)),
+        sortedIndicesOut=buffer((6,), I32),
+        permuteProbsOut=buffer((4,)),
+    )
     harness.call(backend, "aclnnMoeTokenPermuteWithEp", args)
     assert args["sortedIndicesOut"].tolist() == LANDED
     assert args["permuteTokensOut"].tolist() == tensor([[0.2] * 4, [0.1] * 4, [0.3] * 4, [0.2] * 4]).tolist()
@@ -295,9 +367,12 @@ PROB_GRADS = [1, 2, 3, 4, 5, 6]
 
 def permute_grad(tokens: Any, probs: Any, dtype: np.dtype = F32, **given: Any) -> Any:
     base = dict(
-        permutedTokensOutputGrad=PERMUTED, sortedIndices=LANDED, permutedProbsOutputGradOptional=PROB_GRADS, numTopk=2,
+        permutedTokensOutputGrad=PERMUTED,
+        sortedIndices=LANDED,
+        permutedProbsOutputGradOptional=PROB_GRADS,
+        numTopk=2,
         rangeOptional=[0, 6],
-    )  # fmt: skip
+    )
     args = base | given
     args["sortedIndices"] = idx(args["sortedIndices"])
     for name in ("permutedTokensOutputGrad", "permutedProbsOutputGradOptional"):
@@ -312,27 +387,44 @@ PERMUTE_GRAD: dict[str, Case | tuple[Case, str]] = {
     "whole range": lambda: permute_grad([[4, 40], [7, 70], [10, 100]], [[1, 3], [5, 2], [4, 6]]),
     # slots landing on 1..4 read rows 0..3: token 0 row 1; token 1 rows 3 and 0; token 2 row 2
     "partial range reads row q - start": lambda: permute_grad(
-        [[2, 20], [5, 50], [3, 30]], [[0, 2], [4, 1], [3, 0]], rangeOptional=[1, 5],
-        permutedTokensOutputGrad=PART_ROWS, permutedProbsOutputGradOptional=[1, 2, 3, 4],
+        [[2, 20], [5, 50], [3, 30]],
+        [[0, 2], [4, 1], [3, 0]],
+        rangeOptional=[1, 5],
+        permutedTokensOutputGrad=PART_ROWS,
+        permutedProbsOutputGradOptional=[1, 2, 3, 4],
     ),
     "outside the range everything is zero": lambda: permute_grad(
-        [[0, 0], [1, 10], [0, 0]], [[0, 0], [0, 1], [0, 0]], rangeOptional=[1, 2],
-        permutedTokensOutputGrad=PERMUTED[:1], permutedProbsOutputGradOptional=[1],
+        [[0, 0], [1, 10], [0, 0]],
+        [[0, 0], [0, 1], [0, 0]],
+        rangeOptional=[1, 2],
+        permutedTokensOutputGrad=PERMUTED[:1],
+        permutedProbsOutputGradOptional=[1],
     ),
     "range from zero": lambda: permute_grad(
-        [[1, 10], [2, 20], [0, 0]], [[1, 0], [0, 2], [0, 0]], rangeOptional=[0, 2],
-        permutedTokensOutputGrad=PERMUTED[:2], permutedProbsOutputGradOptional=[1, 2],
+        [[1, 10], [2, 20], [0, 0]],
+        [[1, 0], [0, 2], [0, 0]],
+        rangeOptional=[0, 2],
+        permutedTokensOutputGrad=PERMUTED[:2],
+        permutedProbsOutputGradOptional=[1, 2],
     ),
     "range to the end": lambda: permute_grad(
-        [[0, 0], [0, 0], [1, 10]], [[0, 0], [0, 0], [0, 9]], rangeOptional=[5, 6],
-        permutedTokensOutputGrad=PERMUTED[:1], permutedProbsOutputGradOptional=[9],
+        [[0, 0], [0, 0], [1, 10]],
+        [[0, 0], [0, 0], [0, 9]],
+        rangeOptional=[5, 6],
+        permutedTokensOutputGrad=PERMUTED[:1],
+        permutedProbsOutputGradOptional=[9],
     ),
     "without probs their gradient is left alone": lambda: permute_grad(
         [[4, 40], [7, 70], [10, 100]], [[KEPT] * 2] * 3, permutedProbsOutputGradOptional=None
     ),
     "topK one is a gather": lambda: permute_grad(
-        [[2, 20], [3, 30], [1, 10]], [[2], [3], [1]], numTopk=1, sortedIndices=[1, 2, 0], rangeOptional=[0, 3],
-        permutedTokensOutputGrad=PERMUTED[:3], permutedProbsOutputGradOptional=[1, 2, 3],
+        [[2, 20], [3, 30], [1, 10]],
+        [[2], [3], [1]],
+        numTopk=1,
+        sortedIndices=[1, 2, 0],
+        rangeOptional=[0, 3],
+        permutedTokensOutputGrad=PERMUTED[:3],
+        permutedProbsOutputGradOptional=[1, 2, 3],
     ),
     "all of a row in topK": lambda: permute_grad(
         [[21, 210]], [[1, 2, 3, 4, 5, 6]], numTopk=6, sortedIndices=[0, 1, 2, 3, 4, 5]
@@ -341,31 +433,59 @@ PERMUTE_GRAD: dict[str, Case | tuple[Case, str]] = {
         [[1, 10], [0, 0], [6, 60]], [[1, 0], [0, 0], [0, 6]], sortedIndices=[0, -1, 6, 99, -(2**31), 5]
     ),
     "fp16 is summed in fp32": lambda: permute_grad(
-        [[2050]], [[1, 2, 3]], F16, numTopk=3, sortedIndices=[0, 1, 2], rangeOptional=[0, 3],
-        permutedTokensOutputGrad=[[2048], [1], [1]], permutedProbsOutputGradOptional=[1, 2, 3],
+        [[2050]],
+        [[1, 2, 3]],
+        F16,
+        numTopk=3,
+        sortedIndices=[0, 1, 2],
+        rangeOptional=[0, 3],
+        permutedTokensOutputGrad=[[2048], [1], [1]],
+        permutedProbsOutputGradOptional=[1, 2, 3],
     ),
     "fp16 overflow is infinity": lambda: permute_grad(
-        [[INF]], [[1, 2]], F16, sortedIndices=[0, 1], rangeOptional=[0, 2],
-        permutedTokensOutputGrad=[[40000], [40000]], permutedProbsOutputGradOptional=[1, 2],
+        [[INF]],
+        [[1, 2]],
+        F16,
+        sortedIndices=[0, 1],
+        rangeOptional=[0, 2],
+        permutedTokensOutputGrad=[[40000], [40000]],
+        permutedProbsOutputGradOptional=[1, 2],
     ),
     "bf16 rounds once, to even": lambda: permute_grad(
         # 256 + 1 = 257 lies between 256 and 258
-        [[256]], [[1, 2]], BF16, sortedIndices=[0, 1], rangeOptional=[0, 2],
-        permutedTokensOutputGrad=[[256], [1]], permutedProbsOutputGradOptional=[1, 2],
+        [[256]],
+        [[1, 2]],
+        BF16,
+        sortedIndices=[0, 1],
+        rangeOptional=[0, 2],
+        permutedTokensOutputGrad=[[256], [1]],
+        permutedProbsOutputGradOptional=[1, 2],
     ),
     "NaN reaches its token only": lambda: permute_grad(
-        [[NAN, 1], [5, 5]], [[1, 2], [3, 4]], sortedIndices=[0, 1, 2, 3], rangeOptional=[0, 4],
-        permutedTokensOutputGrad=[[NAN, 1], [0, 0], [2, 2], [3, 3]], permutedProbsOutputGradOptional=[1, 2, 3, 4],
+        [[NAN, 1], [5, 5]],
+        [[1, 2], [3, 4]],
+        sortedIndices=[0, 1, 2, 3],
+        rangeOptional=[0, 4],
+        permutedTokensOutputGrad=[[NAN, 1], [0, 0], [2, 2], [3, 3]],
+        permutedProbsOutputGradOptional=[1, 2, 3, 4],
     ),
     "rows beyond the range are not read": lambda: permute_grad(
-        [[2, 20], [5, 50], [3, 30]], [[0, 2], [4, 1], [3, 0]], rangeOptional=[1, 5],
-        permutedTokensOutputGrad=[*PART_ROWS, *[[NAN, NAN]] * 2], permutedProbsOutputGradOptional=[1, 2, 3, 4, NAN, NAN],
+        [[2, 20], [5, 50], [3, 30]],
+        [[0, 2], [4, 1], [3, 0]],
+        rangeOptional=[1, 5],
+        permutedTokensOutputGrad=[*PART_ROWS, *[[NAN, NAN]] * 2],
+        permutedProbsOutputGradOptional=[1, 2, 3, 4, NAN, NAN],
     ),
     "the public sample": lambda: permute_grad(
-        [[1, 1], [4, 4], [3, 3]], [[0.5, 0], [0.4, 0.2], [0, 0.4]], BF16, sortedIndices=SORTED, rangeOptional=[1, 5],
-        permutedTokensOutputGrad=[[2, 2], [1, 1], [3, 3], [2, 2]], permutedProbsOutputGradOptional=[0.2, 0.5, 0.4, 0.4],
+        [[1, 1], [4, 4], [3, 3]],
+        [[0.5, 0], [0.4, 0.2], [0, 0.4]],
+        BF16,
+        sortedIndices=SORTED,
+        rangeOptional=[1, 5],
+        permutedTokensOutputGrad=[[2, 2], [1, 1], [3, 3], [2, 2]],
+        permutedProbsOutputGradOptional=[0.2, 0.5, 0.4, 0.4],
     ),
-}  # fmt: skip
+}
 
 
 @parametrise(PERMUTE_GRAD)
@@ -381,8 +501,14 @@ GATHERED = [[2, 20], [3, 30], [1, 10], [2, 20], [1, 10], [3, 30]]
 
 
 def init(rows: Any, row_idx: Any, counts: Any = None, before: Any = None, dtype: np.dtype = F32, **given: Any) -> Any:
-    names = {"active": "activeNum", "capacity": "expertCapacity", "mode": "dropPadMode", "count_flag":
-             "expertTokensCountOrCumsumFlag", "before_flag": "expertTokensBeforeCapacityFlag", "experts": "expertNum"}  # fmt: skip
+    names = {
+        "active": "activeNum",
+        "capacity": "expertCapacity",
+        "mode": "dropPadMode",
+        "count_flag": "expertTokensCountOrCumsumFlag",
+        "before_flag": "expertTokensBeforeCapacityFlag",
+        "experts": "expertNum",
+    }
     args: dict[str, Any] = {"expertNumOptional": 3}
     index_dtype, x, routed = given.pop("index_dtype", I32), given.pop("x", TOKENS), given.pop("routed", ROUTED)
     args |= {names[k] + "Optional": v for k, v in given.items()}
@@ -417,11 +543,16 @@ INIT: dict[str, Case | tuple[Case, str]] = {
         [[[2, 20]], [[1, 10]], [[1, 10]]], [1, 2, 0, -1, -1, -1], mode=1, capacity=1
     ),
     "mode 1 pads with zeros": lambda: init(
-        [[[2, 20], [3, 30], ROW_0], [[1, 10], [2, 20], ROW_0], [[1, 10], [3, 30], ROW_0]], [3, 6, 0, 4, 1, 7], mode=1,
+        [[[2, 20], [3, 30], ROW_0], [[1, 10], [2, 20], ROW_0], [[1, 10], [3, 30], ROW_0]],
+        [3, 6, 0, 4, 1, 7],
+        mode=1,
         capacity=3,
     ),
     "mode 1 zeroes experts without tokens": lambda: init(
-        [[ROW_0, ROW_0], [[1, 10], [1, 10]], [ROW_0, ROW_0]], [2, 3, -1, -1, -1, -1], mode=1, capacity=2,
+        [[ROW_0, ROW_0], [[1, 10], [1, 10]], [ROW_0, ROW_0]],
+        [2, 3, -1, -1, -1, -1],
+        mode=1,
+        capacity=2,
         routed=[[1, 1], [1, 1], [1, 1]],
     ),
     "mode 1 counts before capacity": lambda: init(
@@ -433,12 +564,15 @@ INIT: dict[str, Case | tuple[Case, str]] = {
     "mode 1 never writes the other counts": lambda: init(PADDED, FLAT, UNUSED, mode=1, capacity=2, count_flag=1),
     "mode 1 ignores activeNum": lambda: init(PADDED, FLAT, mode=1, capacity=2, active=1),
     "bf16 rows are copied": lambda: init(GATHERED, FLAT, dtype=BF16),
-    "fp16 infinities are copied": lambda: init([[INF], [-INF]], [1, 0], dtype=F16, x=[[-INF], [INF]], routed=[[1], [0]]),
+    "fp16 infinities are copied": lambda: init(
+        [[INF], [-INF]], [1, 0], dtype=F16, x=[[-INF], [INF]], routed=[[1], [0]]
+    ),
     "950 takes int64 experts": (lambda: init(GATHERED, FLAT, index_dtype=I64), "950"),
     "950 takes one-dimensional experts": (
-        lambda: init([[2, 20], [3, 30], [1, 10]], [2, 0, 1], [1, 2, 3], count_flag=1, routed=[2, 0, 1]), "950",
+        lambda: init([[2, 20], [3, 30], [1, 10]], [2, 0, 1], [1, 2, 3], count_flag=1, routed=[2, 0, 1]),
+        "950",
     ),
-}  # fmt: skip
+}
 
 
 @parametrise(INIT)
@@ -448,10 +582,16 @@ def test_init_routing_v2(backend: Any, case: Case, product: str | None) -> None:
 
 def test_init_routing_v2_public_sample(backend: Any) -> None:
     args = harness.arguments(
-        "aclnnMoeInitRoutingV2", x=tensor([[0.1] * 4, [0.2] * 4, [0.3] * 4]), expertIdx=idx(ROUTED), activeNumOptional=1,
-        expertCapacityOptional=2, expertNumOptional=3, dropPadModeOptional=1,
-        expandedXOut=buffer((3, 2, 4)), expandedRowIdxOut=buffer((6,), I32),
-    )  # fmt: skip
+        "aclnnMoeInitRoutingV2",
+        x=tensor([[0.1] * 4, [0.2] * 4, [0.3] * 4]),
+        expertIdx=idx(ROUTED),
+        activeNumOptional=1,
+        expertCapacityOptional=2,
+        expertNumOptional=3,
+        dropPadModeOptional=1,
+        expandedXOut=buffer((3, 2, 4)),
+        expandedRowIdxOut=buffer((6,), I32),
+    )
     harness.call(backend, "aclnnMoeInitRoutingV2", args)
     assert args["expandedRowIdxOut"].tolist() == [2, 4, 0, 3, 1, 5]
     rows = tensor([[0.2] * 4, [0.3] * 4, [0.1] * 4, [0.2] * 4, [0.1] * 4, [0.3] * 4]).reshape(3, 2, 4)
@@ -469,10 +609,15 @@ def test_finalize_without_tokens_succeeds(backend: Any, mode: int) -> None:
 
 def test_gradient_with_no_hidden_elements_has_zero_scale_gradients(backend: Any) -> None:
     outputs = harness.check(
-        backend, "aclnnMoeFinalizeRoutingV2Grad", gradY=tensor(np.zeros((2, 0))), expandedRowIdx=idx([0, 1]),
-        expandedXOptional=tensor(np.zeros((2, 0))), scalesOptional=tensor(np.ones((2, 1))),
-        gradExpandedXOut=buffer((2, 0)), gradScalesOut=buffer((2, 1)),
-    )  # fmt: skip
+        backend,
+        "aclnnMoeFinalizeRoutingV2Grad",
+        gradY=tensor(np.zeros((2, 0))),
+        expandedRowIdx=idx([0, 1]),
+        expandedXOptional=tensor(np.zeros((2, 0))),
+        scalesOptional=tensor(np.ones((2, 1))),
+        gradExpandedXOut=buffer((2, 0)),
+        gradScalesOut=buffer((2, 1)),
+    )
     assert outputs["gradScalesOut"].tolist() == [[0], [0]]
 
 

@@ -6,6 +6,7 @@ here is a small integer and every sum stays below 2^8, so the identities hold to
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,7 +63,12 @@ def test_finalize_gradient_is_the_adjoint_of_the_forward(
     count, topk = step.routing.shape
     capacity = int(step.random.integers(1, count + 1)) if mode else 0
     x, row_idx, _, _ = aclnn_py.moe_init_routing_v2(
-        step.tokens, step.routing, expert_capacity=capacity, expert_num=step.experts, drop_pad_mode=mode, backend=backend
+        step.tokens,
+        step.routing,
+        expert_capacity=capacity,
+        expert_num=step.experts,
+        drop_pad_mode=mode,
+        backend=backend,
     )
     x = x * np.asarray(step.random.integers(1, 3), dtype)  # the experts
     bias = step.small(step.experts, x.shape[-1]) if with_bias else None
@@ -72,14 +78,27 @@ def test_finalize_gradient_is_the_adjoint_of_the_forward(
         # grad mode 0 and 1 pair with forward modes 2 and 3, and with 0 and 1 through the other index layout
         index = aclnn_py.column_major_row_idx(row_idx, topk) if column_major else row_idx
         return aclnn_py.moe_finalize_routing_v2(
-            rows, index, bias=bias, scales=scales, expert_idx=expert_idx, drop_pad_mode=mode + (0 if column_major else 2),
+            rows,
+            index,
+            bias=bias,
+            scales=scales,
+            expert_idx=expert_idx,
+            drop_pad_mode=mode + (0 if column_major else 2),
             backend=backend,
-        )  # fmt: skip
+        )
 
     grad_x, grad_scales = aclnn_py.moe_finalize_routing_v2_grad(
-        step.grad, row_idx, x, step.scales, expert_idx, bias, drop_pad_mode=mode, expert_num=step.experts,
-        expert_capacity=capacity, backend=backend,
-    )  # fmt: skip
+        step.grad,
+        row_idx,
+        x,
+        step.scales,
+        expert_idx,
+        bias,
+        drop_pad_mode=mode,
+        expert_num=step.experts,
+        expert_capacity=capacity,
+        backend=backend,
+    )
     base = forward(x, step.scales).astype(np.float64)
     move = step.small(*x.shape)
     assert dot(step.grad, forward(x + move, step.scales) - base) == dot(grad_x, move)
@@ -102,7 +121,7 @@ def test_index_layouts_convert_both_ways(seed: int, top_k: int, count: int) -> N
 def cut(random: np.random.Generator, n: int) -> list[tuple[int, int]]:
     """Disjoint ranges that cover [0, n), some of them empty."""
     edges = sorted([0, *(int(v) for v in random.integers(0, n + 1, random.integers(0, 4))), n])
-    return list(zip(edges, edges[1:], strict=False))
+    return list(pairwise(edges))
 
 
 @DTYPES
@@ -153,7 +172,11 @@ def test_expert_parallel_ranges_add_up_to_the_whole(
         assert not grad[end - start :].astype(np.float64).any(), "rows beyond the range stay zero"
         grads.append(grad[: end - start])
         back, back_probs = aclnn_py.moe_token_permute_with_ep_grad(
-            upstream[start:end], order, None if upstream_probs is None else upstream_probs[start:end], num_topk=topk, **pair
+            upstream[start:end],
+            order,
+            None if upstream_probs is None else upstream_probs[start:end],
+            num_topk=topk,
+            **pair,
         )
         sums["out"] += out.astype(np.float64)
         sums["tokens"] += back.astype(np.float64)

@@ -25,9 +25,7 @@ FLOAT_IDS = [aclnn_py.dtypes.name(d) for d in FLOATS]
 
 def grad_v2(backend: Any, grad: Any, row_idx: Any, x: Any, scales: Any, dtype: np.dtype = F32, **more: Any) -> Any:
     floats = [None if v is None else tensor(v, dtype) for v in (grad, x, scales)]
-    return aclnn_py.moe_finalize_routing_v2_grad(
-        floats[0], idx(row_idx), floats[1], floats[2], backend=backend, **more
-    )
+    return aclnn_py.moe_finalize_routing_v2_grad(floats[0], idx(row_idx), floats[1], floats[2], backend=backend, **more)
 
 
 # -- index layout ------------------------------------------------------------------------------------------------
@@ -133,9 +131,16 @@ def test_nan_behind_a_zero_weight_is_hidden_forwards_only(backend: Any) -> None:
 def test_no_row_of_the_padded_gradient_is_left_uninitialised(backend: Any) -> None:
     out = (buffer((3, 2, 2), fill=777), buffer((2, 2), fill=777))
     grad_x, grad_scales = grad_v2(
-        backend, [[1, 2], [3, 4]], [0, 5, -1, 2], np.arange(1, 13).reshape(3, 2, 2), [[0.5, 1], [2, 3]],
-        drop_pad_mode=1, expert_num=3, expert_capacity=2, out=out,
-    )  # fmt: skip
+        backend,
+        [[1, 2], [3, 4]],
+        [0, 5, -1, 2],
+        np.arange(1, 13).reshape(3, 2, 2),
+        [[0.5, 1], [2, 3]],
+        drop_pad_mode=1,
+        expert_num=3,
+        expert_capacity=2,
+        out=out,
+    )
     assert grad_x is out[0]
     assert grad_x.tolist() == [[[0.5, 1], [0, 0]], [[9, 12], [0, 0]], [[0, 0], [1, 2]]]
     assert grad_scales.tolist() == [[5, 35], [0, 39]]
@@ -203,9 +208,7 @@ def test_a_window_that_ends_before_it_starts_is_refused(backend: Any, window: An
 @pytest.mark.parametrize("window", [(1,), (0, 1, 2), ()], ids=str)
 def test_a_window_needs_two_numbers(backend: Any, window: Any) -> None:
     with pytest.raises(errors.TilingError, match="range"):
-        aclnn_py.moe_token_unpermute_with_ep_grad(
-            tensor(np.ones((4, 2))), idx(range(4)), range=window, backend=backend
-        )
+        aclnn_py.moe_token_unpermute_with_ep_grad(tensor(np.ones((4, 2))), idx(range(4)), range=window, backend=backend)
 
 
 # -- dtypes and numerics -----------------------------------------------------------------------------------------
@@ -236,8 +239,12 @@ def test_every_pair_of_token_and_probs_dtypes(backend: Any, tokens: np.dtype, pr
 
 def mixed_scales() -> dict[str, Any]:
     return dict(
-        gradY=tensor([[1, 2]], BF16), expandedRowIdx=idx([0]), expandedXOptional=tensor([[1.5, 0.125]], BF16),
-        scalesOptional=tensor([[0.3]]), gradExpandedXOut=buffer((1, 2), BF16), gradScalesOut=buffer((1, 1)),
+        gradY=tensor([[1, 2]], BF16),
+        expandedRowIdx=idx([0]),
+        expandedXOptional=tensor([[1.5, 0.125]], BF16),
+        scalesOptional=tensor([[0.3]]),
+        gradExpandedXOut=buffer((1, 2), BF16),
+        gradScalesOut=buffer((1, 1)),
     )
 
 
@@ -257,7 +264,9 @@ def test_another_scales_dtype_is_used_unrounded_on_950(backend: Any) -> None:
 @pytest.mark.parametrize("product", harness.PRODUCTS)
 @pytest.mark.parametrize("name", ["biasOptional", "expandedXOptional"])
 def test_tokens_of_one_call_share_their_dtype_on_every_product(backend: Any, product: str, name: str) -> None:
-    args = harness.arguments(V2_GRAD, **(mixed_scales() | {"scalesOptional": tensor([[0.3]], BF16), name: tensor([[1, 1]])}))
+    args = harness.arguments(
+        V2_GRAD, **(mixed_scales() | {"scalesOptional": tensor([[0.3]], BF16), name: tensor([[1, 1]])})
+    )
     args |= dict(gradScalesOut=buffer((1, 1), BF16), expertIdxOptional=idx([[0]]))
     assert harness.status_of(backend, V2_GRAD, args, product)[0] == 161002
 
@@ -346,7 +355,9 @@ def test_a_rank_that_owns_nothing_gets_zeros(backend: Any, window: Any) -> None:
     """Three tokens, none of them routed here, and no rows: the same number of results as in any other branch."""
     nothing, where, probs = tensor(np.zeros((0, 4))), idx([2, 0, 4, 1, 5, 3]), tensor(np.ones((3, 2)))
     common = dict(range=window, backend=backend)
-    grad, probs_grad = aclnn_py.moe_token_unpermute_with_ep_grad(tensor(np.ones((3, 4))), where, nothing, probs, **common)
+    grad, probs_grad = aclnn_py.moe_token_unpermute_with_ep_grad(
+        tensor(np.ones((3, 4))), where, nothing, probs, **common
+    )
     assert grad.shape == (0, 4)
     assert probs_grad.tolist() == np.zeros((3, 2)).tolist()
     assert aclnn_py.moe_token_unpermute_with_ep(nothing, where, probs, **common).tolist() == np.zeros((3, 4)).tolist()
@@ -362,16 +373,25 @@ def test_a_rank_that_owns_nothing_gets_zeros(backend: Any, window: Any) -> None:
 
 def test_the_executor_follows_the_library_for_empty_tensors(backend: Any) -> None:
     empty = dict(
-        unpermutedTokensGrad=tensor(np.zeros((0, 4))), sortedIndices=idx([]), permutedTokensOptional=tensor(np.zeros((0, 4))),
-        probsOptional=tensor(np.zeros((0, 2))), rangeOptional=[0, 0], topkNum=2, permutedTokensGradOut=buffer((0, 4)),
+        unpermutedTokensGrad=tensor(np.zeros((0, 4))),
+        sortedIndices=idx([]),
+        permutedTokensOptional=tensor(np.zeros((0, 4))),
+        probsOptional=tensor(np.zeros((0, 2))),
+        rangeOptional=[0, 0],
+        topkNum=2,
+        permutedTokensGradOut=buffer((0, 4)),
         probsGradOut=buffer((0, 2)),
     )
     with aclnn_py.Executor(EP_GRAD, **harness.arguments(EP_GRAD, **empty), backend=backend) as executor:
         assert executor.workspace_size == 0
         executor.run()
     no_hidden = dict(
-        unpermutedTokensGrad=tensor(np.zeros((3, 0))), sortedIndices=idx(range(6)), probsOptional=tensor(np.ones((3, 2))),
-        permutedTokensOptional=tensor(np.zeros((6, 0))), permutedTokensGradOut=buffer((6, 0)), probsGradOut=buffer((3, 2)),
+        unpermutedTokensGrad=tensor(np.zeros((3, 0))),
+        sortedIndices=idx(range(6)),
+        probsOptional=tensor(np.ones((3, 2))),
+        permutedTokensOptional=tensor(np.zeros((6, 0))),
+        permutedTokensGradOut=buffer((6, 0)),
+        probsGradOut=buffer((3, 2)),
     )
     args = harness.arguments(EP_GRAD, **(empty | no_hidden | dict(rangeOptional=[0, 6])))
     assert harness.status_of(backend, EP_GRAD, args)[0] == 561002
@@ -452,8 +472,6 @@ def test_unsuitable_arguments_are_refused_by_name(backend: Any) -> None:
     call = aclnn_py.moe_finalize_routing_v2_grad
     with pytest.raises(errors.InnerNullptrError, match="gradY"):
         call(np.ones((1,) * 9, F32), idx([0]), backend=backend)
-    with pytest.raises(errors.InnerNullptrError, match="gradY"):
-        call(np.array(1.0, F32), idx([0]), backend=backend)
     with pytest.raises(TypeError, match="gradY"):
         call([[1.0, 2.0]], idx([0]), backend=backend)
     with pytest.raises(errors.NullptrError, match="gradY"):
@@ -464,6 +482,27 @@ def test_unsuitable_arguments_are_refused_by_name(backend: Any) -> None:
         call(np.ones((1, 2), np.uint16), idx([0]), backend=backend)
 
 
+TOKENS_FIRST = {  # operator -> what follows the token tensor, and its C name
+    "moe_finalize_routing_v2_grad": ([idx([0])], "gradY"),
+    "moe_token_unpermute_with_ep_grad": ([idx([0])], "unpermutedTokensGrad"),
+    "moe_finalize_routing_v2": ([idx([0])], "expandedX"),
+    "moe_token_unpermute_with_ep": ([idx([0])], "permutedTokens"),
+    "moe_token_permute_with_ep": ([idx([0])], "tokens"),
+    "moe_token_permute_with_ep_grad": ([idx([0])], "permutedTokensOutputGrad"),
+    "moe_init_routing_v2": ([idx([[0]])], "x"),
+}
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (1, 1, 1)], ids=str)
+@pytest.mark.parametrize("name", TOKENS_FIRST)
+def test_tokens_of_a_wrong_rank_are_refused_not_taken_for_empty(
+    backend: Any, name: str, shape: tuple[int, ...]
+) -> None:
+    more, argument = TOKENS_FIRST[name]
+    with pytest.raises(errors.RefusedArgumentError, match=argument):
+        getattr(aclnn_py, name)(np.ones(shape, F32), *more, backend=backend)
+
+
 def test_int64_indices_are_refused_with_a_hint(backend: Any) -> None:
     with pytest.raises(errors.InvalidParameterError, match=r"(?s)expandedRowIdx.*int32"):
         aclnn_py.moe_finalize_routing_v2_grad(tensor([[1, 2]]), idx([0], I64), backend=backend)
@@ -472,14 +511,27 @@ def test_int64_indices_are_refused_with_a_hint(backend: Any) -> None:
 @pytest.mark.parametrize("product", harness.PRODUCTS)
 def test_optional_tensors_may_be_absent_on_every_product(backend: Any, product: str) -> None:
     out = harness.check(
-        backend, V2_GRAD, product, gradY=tensor([[1, 2]]), expandedRowIdx=idx([0]), expandedXOptional=tensor([[3, 4]]),
-        scalesOptional=tensor([[2]]), gradExpandedXOut=buffer((1, 2)), gradScalesOut=buffer((1, 1)),
-    )  # fmt: skip
+        backend,
+        V2_GRAD,
+        product,
+        gradY=tensor([[1, 2]]),
+        expandedRowIdx=idx([0]),
+        expandedXOptional=tensor([[3, 4]]),
+        scalesOptional=tensor([[2]]),
+        gradExpandedXOut=buffer((1, 2)),
+        gradScalesOut=buffer((1, 1)),
+    )
     assert out["gradScalesOut"].tolist() == [[11]]
     out = harness.check(
-        backend, EP_GRAD, product, unpermutedTokensGrad=tensor([[1, 2], [3, 4]]), sortedIndices=idx([1, 0]),
-        rangeOptional=[0, 2], permutedTokensGradOut=buffer((2, 2)), probsGradOut=buffer((2, 1)),
-    )  # fmt: skip
+        backend,
+        EP_GRAD,
+        product,
+        unpermutedTokensGrad=tensor([[1, 2], [3, 4]]),
+        sortedIndices=idx([1, 0]),
+        rangeOptional=[0, 2],
+        permutedTokensGradOut=buffer((2, 2)),
+        probsGradOut=buffer((2, 1)),
+    )
     assert out["permutedTokensGradOut"].tolist() == [[3, 4], [1, 2]]
 
 
@@ -490,9 +542,14 @@ def test_an_expert_outside_bias_is_refused_and_never_read(backend: Any, expert: 
         grad_v2(backend, [[1, 1]], [0, 1], np.ones((2, 2)), [[1, 1]], expert_idx=experts, bias=bias)
     with pytest.raises(errors.IndexOutOfRangeError, match="expertIdx"):
         aclnn_py.moe_finalize_routing_v2(
-            tensor(np.ones((2, 2))), idx([0, 1]), bias=bias, scales=tensor([[1, 1]]), expert_idx=experts,
-            drop_pad_mode=2, backend=backend,
-        )  # fmt: skip
+            tensor(np.ones((2, 2))),
+            idx([0, 1]),
+            bias=bias,
+            scales=tensor([[1, 1]]),
+            expert_idx=experts,
+            drop_pad_mode=2,
+            backend=backend,
+        )
 
 
 def test_indices_are_checked_on_request_only(backend: Any) -> None:
@@ -543,7 +600,14 @@ def test_any_memory_layout_gives_the_contiguous_result(backend: Any, dtype: np.d
         grad = np.broadcast_to(grad[:1], grad.shape)
         args = [grad, row_idx[::-1], x, np.broadcast_to(scales[:, :1], scales.shape), experts[::-1], bias]
     else:
-        args = [views(grad)[kind], row_idx[::-1], views(x)[kind], views(scales)[kind], views(experts)[kind], views(bias)[kind]]
+        args = [
+            views(grad)[kind],
+            row_idx[::-1],
+            views(x)[kind],
+            views(scales)[kind],
+            views(experts)[kind],
+            views(bias)[kind],
+        ]
     before = [a.copy() for a in args]
     strided = aclnn_py.moe_finalize_routing_v2_grad(*args, backend=backend)
     plain = aclnn_py.moe_finalize_routing_v2_grad(*[np.ascontiguousarray(a) for a in args], backend=backend)
@@ -562,10 +626,18 @@ def test_foreign_byte_order_is_refused_not_misread(backend: Any, which: int) -> 
 
 def test_empty_arrays_pass_the_boundary(backend: Any) -> None:
     outputs = harness.check(
-        backend, V2_GRAD, gradY=np.zeros((0, 4), F32), expandedRowIdx=idx([]), expandedXOptional=np.zeros((1, 2, 4), F32),
-        scalesOptional=np.zeros((0, 2), F32), dropPadMode=1, expertNum=1, expertCapacity=2,
-        gradExpandedXOut=buffer((1, 2, 4)), gradScalesOut=np.zeros((0, 2), F32),
-    )  # fmt: skip
+        backend,
+        V2_GRAD,
+        gradY=np.zeros((0, 4), F32),
+        expandedRowIdx=idx([]),
+        expandedXOptional=np.zeros((1, 2, 4), F32),
+        scalesOptional=np.zeros((0, 2), F32),
+        dropPadMode=1,
+        expertNum=1,
+        expertCapacity=2,
+        gradExpandedXOut=buffer((1, 2, 4)),
+        gradScalesOut=np.zeros((0, 2), F32),
+    )
     assert not outputs["gradExpandedXOut"].any(), "the output that is not empty is zero-filled"
     assert outputs["gradScalesOut"].shape == (0, 2)
 
@@ -614,11 +686,14 @@ def test_a_read_only_output_of_an_executor_is_refused(backend: Any) -> None:
 
 def test_the_public_gradient_sample(backend: Any) -> None:
     grad_x, grad_scales = aclnn_py.moe_finalize_routing_v2_grad(
-        tensor([[0.3816, 0.3939], [0.8474, 0.1652]]), idx([1, 3, 0, 2]),
+        tensor([[0.3816, 0.3939], [0.8474, 0.1652]]),
+        idx([1, 3, 0, 2]),
         tensor([[0.6049, 0.3315], [0.4954, 0.3284], [0.7060, 0.4359], [0.6514, 0.9476]]),
-        tensor([[0.4708, 0.0656], [0.9652, 0.9512]]), idx([[0, 1], [0, 1]]), tensor([[0.6452, 0.1981], [0.4159, 0.9575]]),
+        tensor([[0.4708, 0.0656], [0.9652, 0.9512]]),
+        idx([[0, 1], [0, 1]]),
+        tensor([[0.6452, 0.1981], [0.4159, 0.9575]]),
         backend=backend,
-    )  # fmt: skip
+    )
     expected = [[0.81791049, 0.15945104], [0.17965728, 0.18544812], [0.80604690, 0.15713824], [0.02503296, 0.02583984]]
     np.testing.assert_allclose(grad_x, expected, atol=1e-7)
     np.testing.assert_allclose(grad_scales, [[0.64264131, 1.15770054], [1.14682472, 1.18088770]], atol=5e-7)

@@ -1,10 +1,31 @@
 """NumPy semantics of the operators, for hosts without an NPU and for checking arguments everywhere.
 
-:data:`OPERATORS` maps an operator to its two stages. ``validate`` is stage one: it looks at shapes, dtypes and
-attributes only and raises what CANN would answer. ``compute`` is stage two on NumPy arrays, in place.
-Argument keys are the C parameter names of ``cdefs/ops``. Behaviour follows the CANN ops-transformer 9.1 kernels
-and tiling as studied there, not its pages where the two differ; every arithmetic result is formed in float32 and
-rounded once, to nearest even.
+:data:`OPERATORS` maps an operator to its two stages. ``validate`` is stage one: it looks at shapes, dtypes
+and attributes only and raises what CANN would answer. ``compute`` is stage two on NumPy arrays, in place.
+Argument keys are the C parameter names of ``cdefs/ops``.
+
+Behaviour was established from the kernels, tiling and pages of CANN ops-transformer 9.1; where a page and the code
+differ, the code is followed. Arithmetic is float32, with one rounding to nearest even per output element.
+
+Examples
+--------
+>>> import numpy as np
+>>> args = {
+...     "permutedTokens": np.float32([[2], [1], [3], [2]]),
+...     "sortedIndices": np.int32([2, 0, 4, 1, 5, 3]),
+...     "probsOptional": None,
+...     "numTopk": 2,
+...     "rangeOptional": [1, 5],
+...     "paddedMode": False,
+...     "restoreShapeOptional": None,
+...     "out": np.zeros((3, 1), np.float32),
+... }
+>>> operator = OPERATORS["aclnnMoeTokenUnpermuteWithEp"]
+>>> operator.validate(args, "A2")
+16777216
+>>> operator.compute(args, "A2")
+>>> args["out"].ravel().tolist()
+[1.0, 4.0, 3.0]
 """
 
 from __future__ import annotations
@@ -23,8 +44,8 @@ class Operator(NamedTuple):
     Attributes
     ----------
     validate : callable
-        ``validate(args, product) -> int``: the workspace size in bytes, 0 when nothing would be launched. Tensors
-        may be any objects with ``shape`` and ``dtype``; no data is read. Raises through ``errors.check``.
+        ``validate(args, product) -> int``: the workspace size in bytes, 0 when nothing would be launched.
+        Tensors may be any objects with ``shape`` and ``dtype``; no data is read. Raises through ``errors.check``.
     compute : callable
         ``compute(args, product)``: writes the output arrays in place; expects validated arguments.
     """

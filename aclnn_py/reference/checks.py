@@ -1,6 +1,6 @@
 """Argument checks that the operators share: a status code, and a text that names what is wrong.
 
-A check looks at metadata only (``shape`` and ``dtype``), so it serves arrays, device arrays and torch tensors alike.
+A check looks at ``shape`` and ``dtype`` only, so it serves arrays and device arrays alike.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from aclnn_py import dtypes, errors
+from .. import dtypes, errors
 
 NULLPTR = 161001
 INVALID = 161002
@@ -105,9 +105,15 @@ class Checks:
             if tensor is not None and size(tensor):
                 self.same(name, other)
 
-    def all_empty(self, *names: str) -> bool:
-        """Tell whether none of these tensors has elements; absent ones have none."""
-        return all(self.args[name] is None or not size(self.args[name]) for name in names)
+    def nothing_to_do(self, tokens: str, ranks: tuple[int, ...], *outputs: str) -> bool:
+        """Tell whether no output has elements: nothing is launched then, and no shape is looked at.
+
+        Except the rank of the token tensor, since outputs allocated for tokens of a wrong rank may come out empty.
+        """
+        if any(self.args[name] is not None and size(self.args[name]) for name in outputs):
+            return False
+        self.rank(tokens, *ranks)
+        return True
 
 
 def range_pair(checks: Checks, values: list[int] | None, length: int) -> tuple[int, int]:

@@ -1,7 +1,7 @@
-"""The gradient-side expert-parallel operators: aclnnMoeTokenUnpermuteWithEp, its gradient, and the permute gradient.
+"""aclnnMoeTokenUnpermuteWithEp, its gradient, and the gradient of aclnnMoeTokenPermuteWithEp.
 
-``sortedIndices[i]`` is where slot i (token i // K) stands in expert order; a rank serves the positions of its range
-``[s, e)`` and keeps row ``position - s``.
+``sortedIndices[i]`` is where slot i (of token i // K) stands in expert order. A rank serves the positions of its
+range ``[s, e)``; its row for a position is ``position - s``, with and without probs.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from aclnn_py.reference.checks import FLOATS, INVALID, TILING, WORKSPACE_GENERATED, Checks, range_pair, size
-from aclnn_py.reference.loops import copy_rows, scatter_grad, weighted_sum
-from aclnn_py.reference.numerics import Index, Rows, bits, float32, index64
+from .checks import FLOATS, INVALID, TILING, WORKSPACE_GENERATED, Checks, range_pair, size
+from .loops import copy_rows, scatter_grad, weighted_sum
+from .numerics import Index, Rows, bits, float32, index64
 
 _UNPERMUTE_GRAD = "aclnnMoeTokenUnpermuteWithEpGrad"
 _UNPERMUTE = "aclnnMoeTokenUnpermuteWithEp"
@@ -22,7 +22,7 @@ _MAX_TOPK = 512
 
 
 def _grad_range(checks: Checks, values: list[int] | None, length: int) -> tuple[int, int]:
-    """Normalise the range of the unpermute gradient: null and {-1, -1} are all, negatives count from the end."""
+    """Normalise the range of the unpermute gradient: null and {-1, -1} mean all, -n counts from the end."""
     start, end = range_pair(checks, values, length)
     if (start, end) == (-1, -1):
         return 0, length
@@ -42,7 +42,7 @@ def validate_unpermute_grad(args: Mapping[str, Any], product: str) -> int:
     # released packages choose the kernel by probsGradOut and would misread such probs
     checks.one_of("probsOptional", FLOATS)
     checks.same("probsOptional", "probsGradOut")
-    if checks.all_empty("permutedTokensGradOut", "probsGradOut"):
+    if checks.nothing_to_do("unpermutedTokensGrad", (2,), "permutedTokensGradOut", "probsGradOut"):
         return 0
     probs, permuted = args["probsOptional"], args["permutedTokensOptional"]
     checks.same("permutedTokensOptional", "unpermutedTokensGrad", TILING)
@@ -108,8 +108,8 @@ def compute_unpermute_grad(args: Mapping[str, Any], product: str) -> None:
 def _raw_range(checks: Checks, length: int) -> tuple[int, int]:
     """Read the range of the two summing operators.
 
-    Their tiling takes the pair as it is: negatives and values beyond the end are not normalised, start >= end is
-    empty. Null is {0, 0} to it, which is empty too; the pages mean the whole range, and that is what null gives here.
+    Their tiling takes the pair as it is: negatives and values beyond the end are not normalised, start >= end
+    is empty. Null reaches it as {0, 0}, empty too; the pages mean the whole range, and so it is here.
     """
     return range_pair(checks, checks.args["rangeOptional"], length)
 
@@ -135,7 +135,7 @@ def validate_unpermute(args: Mapping[str, Any], product: str) -> int:
     checks.one_of("sortedIndices", ("int32",))
     checks.same("out", "permutedTokens")
     checks.one_of("probsOptional", FLOATS)
-    if checks.all_empty("out"):
+    if checks.nothing_to_do("permutedTokens", (2,), "out"):
         return 0
     top_k, probs = args["numTopk"], args["probsOptional"]
     checks.need(top_k >= 1, "numTopk", top_k, "at least 1")
@@ -178,7 +178,7 @@ def validate_permute_grad(args: Mapping[str, Any], product: str) -> int:
     checks.one_of("sortedIndices", ("int32",))
     for name in ("permutedProbsOutputGradOptional", "tokenGradOut", "probsGradOut"):
         checks.same(name, "permutedTokensOutputGrad", INVALID)
-    if checks.all_empty("tokenGradOut", "probsGradOut"):
+    if checks.nothing_to_do("permutedTokensOutputGrad", (2,), "tokenGradOut", "probsGradOut"):
         return 0
     top_k = args["numTopk"]
     checks.need(top_k >= 1, "numTopk", top_k, "at least 1")

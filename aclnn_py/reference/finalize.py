@@ -1,6 +1,6 @@
 """aclnnMoeFinalizeRoutingV2 and its gradient.
 
-The gradient's index is in (R, K) order, as is that of forward modes 2 and 3; forward modes 0 and 1 read (K, R).
+The gradient reads its index in (R, K) order, as forward modes 2 and 3 do; forward modes 0 and 1 read (K, R).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from aclnn_py import errors
-from aclnn_py.reference.checks import FLOATS, INNER_NULLPTR, WORKSPACE_COMPOSITE, Checks, size
-from aclnn_py.reference.loops import copy_rows, scatter_grad, weighted_sum
-from aclnn_py.reference.numerics import Array, Index, Rows, bits, float32, index64
+from .. import errors
+from .checks import FLOATS, INNER_NULLPTR, WORKSPACE_COMPOSITE, Checks, size
+from .loops import copy_rows, scatter_grad, weighted_sum
+from .numerics import Array, Index, Rows, bits, float32, index64
 
 _GRAD = "aclnnMoeFinalizeRoutingV2Grad"
 _FORWARD = "aclnnMoeFinalizeRoutingV2"
@@ -38,8 +38,7 @@ def validate_v2_grad(args: Mapping[str, Any], product: str) -> int:
     checks.in_list(("expertIdxOptional",), ("int32",))
     checks.like(("biasOptional", "gradExpandedXOut"), "gradY")
     checks.in_list(("gradScalesOut",), FLOATS)
-    # the launcher is skipped before tiling looks at any shape
-    if checks.all_empty("gradExpandedXOut", "gradScalesOut"):
+    if checks.nothing_to_do("gradY", (2,), "gradExpandedXOut", "gradScalesOut"):
         return 0
     # the kernel is chosen by the dtypes of the required tensors, empty ones included
     checks.one_of("gradY", FLOATS, INNER_NULLPTR)
@@ -158,7 +157,7 @@ def check_experts(api: str, experts: Index, kept: Array | None, count: int) -> N
             161002,
             api,
             "run",
-            f"expertIdxOptional[{token}, {slot}]: got {experts[token, slot]}, expected 0 to {count - 1} (rows of bias)",
+            f"expertIdxOptional[{token}, {slot}]: got {experts[token, slot]}, expected 0 to {count - 1}, a row of bias",
         )
 
 
@@ -190,7 +189,7 @@ def compute_v2_grad(args: Mapping[str, Any], product: str) -> None:
         Rows(args["expandedXOptional"]),
         with_bias,
         out,
-        bits(grad_scales).reshape(scales.shape),
+        bits(grad_scales),
         dropped_is_zero=True,
     )
 
@@ -206,7 +205,7 @@ def validate_v2(args: Mapping[str, Any], product: str) -> int:
     checks.in_list(("scalesOptional",), FLOATS)
     checks.in_list(("expertIdxOptional",), ("int32",))
     checks.like(("out",), "expandedX")
-    if checks.all_empty("out"):
+    if checks.nothing_to_do("expandedX", (2, 3), "out"):
         return 0
     mode = args["dropPadMode"]
     checks.need(mode in (0, 1, 2, 3), "dropPadMode", mode, "0, 1, 2 or 3")
@@ -219,6 +218,9 @@ def validate_v2(args: Mapping[str, Any], product: str) -> int:
     total, width = size(args["expandedRowIdx"]), args["expandedX"].shape[-1]
     tokens = total // slots
     checks.need(total == tokens * slots, "expandedRowIdx", f"{total} elements", f"a multiple of K = {slots}")
+    # 950 takes any number of rows, in the other modes all products do
+    if product != "950" and mode in (0, 2):
+        checks.shape("expandedX", (total, width), "(R * K, H)")
     checks.shape("x1Optional", (tokens, width), "(R, H)")
     checks.need(
         args["x2Optional"] is None or args["x1Optional"] is not None,
@@ -242,7 +244,7 @@ def validate_v2(args: Mapping[str, Any], product: str) -> int:
 
 
 def _mixed(tokens: Any, scales: Any) -> bool:
-    """Tell whether A2 and A3 refuse this pair of dtypes: any but equal ones, and bfloat16 with float32 scales."""
+    """Tell whether this is another pair than bfloat16 with float32 scales, the one A2 and A3 can mix."""
     return (tokens.dtype.name, scales.dtype.name) != ("bfloat16", "float32")
 
 
@@ -256,8 +258,8 @@ def compute_v2(args: Mapping[str, Any], product: str) -> None:
     index = index64(args["expandedRowIdx"])
     index = index.reshape(slots, tokens).T if args["dropPadMode"] < 2 else index.reshape(tokens, slots)
     x = Rows(args["expandedX"])
-    # A dropped slot loses its whole term, bias included. Modes 0 and 1 promise no -1 and leave it undefined on
-    # A2 and A3; here every mode drops it, as 950 does.
+    # a dropped slot loses its whole term, bias included; on A2 and A3 an index outside the domain of modes 0 and 2
+    # gives stale data, here every mode drops it, as 950 does
     index = np.where((index >= 0) & (index < x.count), index, -1)
     with_bias = None
     if bias is not None:

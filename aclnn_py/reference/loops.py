@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from aclnn_py.reference.numerics import (
+from .numerics import (
     Array,
     Floats,
     Index,
@@ -121,6 +121,8 @@ def scatter_grad(
         Whether a dropped slot without bias has dot 0, or 0 times the gradient, NaN included.
     """
     tokens, slots = rows.shape
+    if not rows.size:
+        return
     width = grad.width
     wins = last_writers(rows.reshape(-1), out.count).reshape(rows.shape)
     holes, all_win = bool((rows < 0).any()), bool(wins.all())

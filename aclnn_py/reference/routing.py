@@ -1,6 +1,6 @@
-"""The producers: aclnnMoeInitRoutingV2 and aclnnMoeTokenPermuteWithEp sort slots by expert and copy their tokens.
+"""aclnnMoeInitRoutingV2 and aclnnMoeTokenPermuteWithEp: sort slots by expert and copy their tokens.
 
-Both sort stably, so slots of one expert keep their order; entry i of the index they give says where slot i went.
+The sort is stable: slots of one expert keep their order. Entry i of the index they give says where slot i went.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn_py.reference.checks import (
+from .checks import (
     FLOATS,
     INNER_NULLPTR,
     TILING,
@@ -20,8 +20,8 @@ from aclnn_py.reference.checks import (
     range_pair,
     size,
 )
-from aclnn_py.reference.loops import copy_rows
-from aclnn_py.reference.numerics import Index, Rows, bits, index64
+from .loops import copy_rows
+from .numerics import Index, Rows, bits, index64
 
 _INIT = "aclnnMoeInitRoutingV2"
 _PERMUTE = "aclnnMoeTokenPermuteWithEp"
@@ -30,7 +30,7 @@ _BEFORE = "expertTokensBeforeCapacityOutOptional"
 
 
 def _active_rows(args: Mapping[str, Any], slots: int) -> int:
-    """Give the rows of expandedX in mode 0; 950 reads a negative activeNum from the end, the others refuse it."""
+    """Give the rows of expandedX in mode 0; 950 counts a negative activeNum from the end, others refuse it."""
     active = int(args["activeNumOptional"])
     return max(0, min(slots, active if active > 0 else active + slots))
 
@@ -43,7 +43,7 @@ def validate_init_v2(args: Mapping[str, Any], product: str) -> int:
     checks.in_list(("expertIdx",), ("int32", "int64") if product == "950" else ("int32",))
     checks.like(("expandedXOut",), "x")
     checks.in_list(("expandedRowIdxOut", _COUNTS, _BEFORE), ("int32",))
-    if checks.all_empty("expandedXOut", "expandedRowIdxOut", _COUNTS, _BEFORE):
+    if checks.nothing_to_do("x", (2,), "expandedXOut", "expandedRowIdxOut", _COUNTS, _BEFORE):
         return 0
     checks.rank("x", 2)
     checks.rank("expertIdx", *((1, 2) if product == "950" else (2,)))
@@ -81,10 +81,15 @@ def _check_init_attributes(checks: Checks, args: Mapping[str, Any], product: str
 
 
 def _counted(args: Mapping[str, Any]) -> str | None:
-    """Name the count output that is written: the first in mode 0, the second in mode 1, each if its flag is set."""
+    """Name the count output that is written: one belongs to each mode, and has a flag."""
     if args["dropPadModeOptional"] == 1:
         return _BEFORE if args["expertTokensBeforeCapacityFlagOptional"] else None
     return _COUNTS if args["expertTokensCountOrCumsumFlagOptional"] else None
+
+
+def _slots(index: Any) -> int:
+    """Give the slots of a token; an index of one dimension has one."""
+    return int(index.shape[1]) if len(index.shape) == 2 else 1
 
 
 def _inverse(order: Index) -> Index:
@@ -107,26 +112,20 @@ def compute_init_v2(args: Mapping[str, Any], product: str) -> None:
     known = (ids >= 0) & (ids < experts)
     counts = np.bincount(ids[known], minlength=experts)
     if name:
-        args[name][...] = (
-            np.cumsum(counts) if args["expertTokensCountOrCumsumFlagOptional"] == 1 and name == _COUNTS else counts
-        )
+        running = name == _COUNTS and args["expertTokensCountOrCumsumFlagOptional"] == 1
+        args[name][...] = np.cumsum(counts) if running else counts
     if args["dropPadModeOptional"] == 1:
         capacity = int(args["expertCapacityOptional"])
         first = np.cumsum(counts) - counts + np.count_nonzero(ids < 0)
         rank = place - first[np.where(known, ids, 0)]
-        # expert ids outside [0, expertNum) are outside the domain; they are dropped like slots beyond the capacity
+        # ids outside [0, expertNum) are not in the domain; they are dropped like slots beyond the capacity
         place = np.where(known & (rank < capacity), ids * capacity + rank, -1)
         out[...] = 0
     index_out[...] = place
+    # in mode 0 the index keeps places beyond activeNum; there are no rows for them
     rows = Rows(out)
-    slots_per_token = ids.size // args["x"].shape[0] if args["x"].shape[0] else 1
-    # in mode 0 the index keeps places beyond activeNum; their rows do not exist
-    copy_rows(
-        Rows(args["x"]),
-        np.arange(ids.size) // max(1, slots_per_token),
-        rows,
-        np.where(place < rows.count, place, -1),
-    )
+    tokens = np.arange(ids.size) // _slots(args["expertIdx"])
+    copy_rows(Rows(args["x"]), tokens, rows, np.where(place < rows.count, place, -1))
 
 
 def _permute_range(checks: Checks, values: list[int] | None, length: int) -> tuple[int, int]:
@@ -149,7 +148,7 @@ def validate_permute(args: Mapping[str, Any], product: str) -> int:
     for name in ("probsOptional", "permuteTokensOut", "permuteProbsOut"):
         checks.same(name, "tokens")
     checks.one_of("sortedIndicesOut", ("int32",))
-    if checks.all_empty("permuteTokensOut", "sortedIndicesOut", "permuteProbsOut"):
+    if checks.nothing_to_do("tokens", (2,), "permuteTokensOut", "sortedIndicesOut", "permuteProbsOut"):
         return 0
     checks.need(not args["paddedMode"], "paddedMode", args["paddedMode"], "False")
     checks.rank("tokens", 2)
@@ -158,7 +157,7 @@ def validate_permute(args: Mapping[str, Any], product: str) -> int:
     shape = tuple(args["indices"].shape)
     checks.need(shape[0] == tokens, "indices", f"shape {shape}", f"{tokens} rows, as tokens has")
     checks.shape("probsOptional", shape, "the shape of indices")
-    top_k = shape[1] if len(shape) == 2 else 1
+    top_k = _slots(args["indices"])
     checks.need(1 <= top_k <= 512, "indices", f"topK {top_k}", "1 to 512")
     length = size(args["indices"])
     checks.need(length < 16777215, "indices", f"{length} elements", "fewer than 16777215")
@@ -181,7 +180,6 @@ def compute_permute(args: Mapping[str, Any], product: str) -> None:
     index_out[...] = _inverse(order)
     start, end = _permute_range(Checks(_PERMUTE, args, TILING), args["rangeOptional"], ids.size)
     chosen = order[start:end]
-    top_k = args["indices"].shape[1] if args["indices"].ndim == 2 else 1
-    copy_rows(Rows(args["tokens"]), chosen // top_k, Rows(out), np.arange(end - start))
+    copy_rows(Rows(args["tokens"]), chosen // _slots(args["indices"]), Rows(out), np.arange(end - start))
     if probs is not None:
         bits(args["permuteProbsOut"])[...] = bits(probs).reshape(-1)[chosen]

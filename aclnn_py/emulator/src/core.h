@@ -63,11 +63,14 @@ int injected_async_fault(const char *op);
 
 uint32_t kernel_delay_ms();
 
-#define EMU_ENTER(...)                                                \
-    do {                                                              \
-        if (int injected = ::emu::enter(__func__)) return __VA_ARGS__; \
+#define EMU_ENTER(failed)                                    \
+    do {                                                     \
+        if (::emu::enter(__func__) != 0) return failed;      \
     } while (0)
-#define EMU_ENTER_STATUS() EMU_ENTER(injected)
+#define EMU_ENTER_STATUS()                                              \
+    do {                                                                \
+        if (int injected = ::emu::enter(__func__)) return injected;     \
+    } while (0)
 
 // ---- counters -------------------------------------------------------------------------------------------------
 

@@ -136,15 +136,15 @@ bool recording();
 std::string describe_tensor(const Tensor &tensor, const void *base);
 class Recorder {
   public:
-    Recorder(const Executor &executor, const std::vector<Arg> &args, const std::vector<Operand> &operands);
+    Recorder(const Executor &executor, const std::vector<Operand> &operands);
     void before(std::vector<Arg> &args);
     void after(std::vector<Arg> &args, int code);
 
   private:
-    std::string line_;
     std::vector<Operand> operands_;
+    std::string kinds_, op_, parameters_, line_;
+    uint64_t workspace_;
     std::vector<std::string> data_;
-    std::string op_, parameters_;
 };
 
 }  // namespace emu

@@ -1,5 +1,5 @@
 // The queue of a stream and what runs it.
-#include <pthread.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <exception>
@@ -29,6 +29,19 @@ Registry &registry() {
 
 std::atomic<int32_t> g_next_id{0};
 
+// Going to sleep and waking up costs more than a small kernel: look a little longer first.
+template <class Condition>
+bool spin(Condition ready) {
+    Deadline end = Clock::now() + std::chrono::microseconds(20);
+    do {
+        for (int i = 0; i < 8; ++i) {
+            if (ready()) return true;
+            sched_yield();
+        }
+    } while (Clock::now() < end);
+    return ready();
+}
+
 }  // namespace
 
 Stream::Stream(const void *context, int device)
@@ -37,7 +50,7 @@ Stream::Stream(const void *context, int device)
 Stream::~Stream() = default;
 
 void Stream::push_locked(std::unique_ptr<Task> task) {
-    ++last_;
+    posted_.store(++last_, std::memory_order_relaxed);
     queue_.push_back({last_, std::move(task)});
     if (settings().deferred) return;
     if (!thread_started_) {
@@ -79,6 +92,11 @@ void Stream::run(Item &item) {
 void Stream::work() {
     std::unique_lock<std::mutex> guard(mutex_);
     while (true) {
+        if (queue_.empty() && !stopped_) {
+            guard.unlock();
+            spin([this] { return posted_.load(std::memory_order_relaxed) > progress_->done.load(); });
+            guard.lock();
+        }
         has_work_.wait(guard, [this] { return stopped_ || !queue_.empty(); });
         if (queue_.empty()) return;
         Item item = std::move(queue_.front());
@@ -109,8 +127,9 @@ bool Stream::run_deferred(uint64_t sequence, Deadline deadline) {
 bool Stream::wait_for(uint64_t sequence, Deadline deadline) {
     if (progress_->done.load() >= sequence) return true;
     if (settings().deferred) return run_deferred(sequence, deadline);
-    std::unique_lock<std::mutex> guard(mutex_);
     auto reached = [&] { return progress_->done.load() >= sequence; };
+    if (spin(reached)) return true;
+    std::unique_lock<std::mutex> guard(mutex_);
     if (deadline == Deadline::max()) {
         progressed_.wait(guard, reached);
         return true;
