@@ -65,7 +65,7 @@ class Pool:
 
     def __init__(self) -> None:
         self.total = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._by_size: dict[int, list[Block]] = {}
         self._by_request: dict[int, list[Block]] = {}  # the same lists, by the number asked for
 
@@ -84,32 +84,39 @@ class Pool:
         """Take a block that is free, or None."""
         try:
             return self._by_request[nbytes].pop()
-        except (KeyError, IndexError):
+        except IndexError:
             return None
+        except KeyError:
+            free = self._by_size.get(self.rounded(nbytes))
+            if not free:
+                return None
+            if len(self._by_request) > 1000:
+                self._by_request.clear()
+            self._by_request[nbytes] = free
+            return self.take(nbytes)
 
     def adopt(self, nbytes: int, block: Block) -> list[Block]:
         """Make a new block one of the pool's, if the limit lets it; give the free blocks that had to go for it."""
         evicted: list[Block] = []
         with self._lock:
-            if self.total + block.nbytes > self.limit:
+            if self.total + block.nbytes > self.limit >= block.nbytes:
                 evicted = self.detach()
             if self.total + block.nbytes <= self.limit:
                 self.total += block.nbytes
                 block.home = self._by_size.setdefault(block.nbytes, [])
-                if len(self._by_request) > 1000:
-                    self._by_request.clear()
                 self._by_request[nbytes] = block.home
         return evicted
 
     def detach(self) -> list[Block]:
         """Take out every block that is free."""
         blocks = []
-        for free in list(self._by_size.values()):
-            while free:
-                block = free.pop()
-                block.home = None
-                self.total -= block.nbytes
-                blocks.append(block)
+        with self._lock:
+            for free in self._by_size.values():
+                while free:
+                    block = free.pop()
+                    block.home = None
+                    self.total -= block.nbytes
+                    blocks.append(block)
         return blocks
 
 

@@ -106,17 +106,19 @@ class Stream(Closing):
         """
         block = self.pool.take(nbytes)
         if block is None:
-            block = Block(self.runtime, Pool.rounded(nbytes) if nbytes else 0, self.device)
+            if not nbytes:
+                return Block(self.runtime, 0, self.device)
+            block = Block(self.runtime, Pool.rounded(nbytes), self.device)
             for evicted in self.pool.adopt(nbytes, block):
                 self.park(evicted, evicted.nbytes)
         return block
 
     def release(self, block: Block) -> None:
         """Give workspace back; only work queued here later gets it."""
-        if block.home is None or self._closed:
-            self.park(block, block.nbytes)
-        else:
+        if block.home is not None and not self._closed:
             block.home.append(block)
+        elif block.nbytes:
+            self.park(block, block.nbytes)
 
     def park(self, objects: Any, nbytes: int = 0) -> None:
         """Keep objects alive until the stream has passed everything queued so far.

@@ -26,7 +26,8 @@ from aclnn_py import dtypes
 
 V2GRAD, EPGRAD = "aclnnMoeFinalizeRoutingV2Grad", "aclnnMoeTokenUnpermuteWithEpGrad"
 FLOATS = (np.dtype(np.float32), np.dtype(np.float16), dtypes.bfloat16())
-OLD = -77.0  # what outputs hold before a call
+FORWARD = "aclnnMoeFinalizeRoutingV2"
+OLD, UNTOUCHED = -77.0, "(-77: not written)"  # what outputs hold before a call
 BIT_EXACT = ("moe_finalize_routing_v2_grad", "moe_token_unpermute_with_ep_grad")
 PATIENCE_S = 900  # for one process of probes
 rng = np.random.default_rng(20)
@@ -109,14 +110,15 @@ def difference(got: np.ndarray, want: np.ndarray, exact: bool) -> str:
 
 def compare(backend: Any, cases: Callable[[Any], Any], function: str) -> str:
     """Run every case of one operator on the backend and on the reference."""
-    reference = aclnn_py.get_backend("reference", product=backend.product)
     count, faults = 0, []
     for dtype in FLOATS:
         for label, name, args, keywords in cases(dtype):
             if name != function:
                 continue
             count += 1
-            got, want = (getattr(aclnn_py, name)(*args, **keywords, backend=b) for b in (backend, reference))
+            got = getattr(aclnn_py, name)(*args, **keywords, backend=backend)
+            reference = aclnn_py.get_backend("reference", product=backend.product)
+            want = getattr(aclnn_py, name)(*args, **keywords, backend=reference)
             pairs = zip(got, want, strict=True) if isinstance(got, tuple) else [(got, want)]
             for position, (one, other) in enumerate(pairs):
                 text = "" if one is None else difference(one, other, name in BIT_EXACT and position == 0)
@@ -279,50 +281,6 @@ def repeatable(backend: Any, op: str, arguments: dict[str, Any], plain_first: bo
         return f"{executor.reuse}, {'right' if right else 'WRONG'} numbers"
 
 
-@asks(("forward mode 3: bias of a dropped slot", "term skipped"))
-def forward_dropped_bias(backend: Any) -> str:
-    out = np.full((1, 23), OLD, np.float32)
-    call = {"expandedX": np.ones((2, 1, 23), np.float32), "expandedRowIdx": np.array([0, -1], np.int32),
-            "bias": np.full((2, 23), 10, np.float32), "scales": np.ones((1, 2), np.float32),
-            "expertIdx": np.array([[0, 1]], np.int32), "dropPadMode": 3, "out": out}  # fmt: skip
-    run(backend, "aclnnMoeFinalizeRoutingV2", call)
-    return {11.0: "term skipped", 21.0: "bias kept"}.get(float(out[0, 0]), str(out[0, :4]))
-
-
-@asks(("gradient mode 1: bias of a dropped slot", "bias kept"))
-def gradient_dropped_bias(backend: Any) -> str:
-    call = v2grad(
-        24, expandedRowIdx=np.array([1, -1, 0, 2], np.int32), expandedX=np.ones((2, 2, 24), np.float32),
-        expertIdx=np.array([[0, 1], [0, 1]], np.int32), bias=np.full((2, 24), 10, np.float32), dropPadMode=1,
-        expertNum=2, expertCapacity=2, gradExpandedXOut=np.full((2, 2, 24), OLD, np.float32),
-    )  # fmt: skip
-    run(backend, V2GRAD, call)
-    value = float(call["gradScalesOut"][0, 1])
-    return {0.0: "term skipped", 240.0: "bias kept"}.get(value, str(value))
-
-
-@asks((f"{V2GRAD} without scales: gradScalesOut", "not written"))
-def no_scales(backend: Any) -> str:
-    call = v2grad(25, gradY=np.ones((4, 25), np.float32), expandedX=None, scales=None,
-                  gradScalesOut=np.full((4, 1), OLD, np.float32))  # fmt: skip
-    run(backend, V2GRAD, call)
-    return written(call["gradScalesOut"])
-
-
-@asks((f"{EPGRAD} without probs: probsGradOut", "not written"))
-def no_probs(backend: Any) -> str:
-    call = epgrad(25, probs=None)
-    run(backend, EPGRAD, call)
-    return written(call["probsGradOut"])
-
-
-@asks((f"{EPGRAD}: rows outside the range", "not written"))
-def outside_range(backend: Any) -> str:
-    call = epgrad(26, range=(1, 3))
-    run(backend, EPGRAD, call)
-    return written(call["permutedTokensGradOut"][2:])
-
-
 @asks(
     ("zero tokens: gradient, mode 0", "success, workspace 0", V2GRAD, 0),
     ("zero tokens: gradient, mode 1", "success, written: [0. 0. 0. 0.]", V2GRAD, 1),
@@ -341,14 +299,6 @@ def zero_tokens(backend: Any, op: str, mode: int) -> str:
     return f"success, {written(rows) if mode else f'workspace {size}'}"
 
 
-@asks(("float16 overflow", "inf"))
-def overflow(backend: Any) -> str:
-    half = {name: value.astype(np.float16) for name, value in v2grad(28).items() if getattr(value, "ndim", 0) == 2}
-    call = v2grad(28, **half | {"gradY": np.full((2, 28), 6e4, np.float16), "scales": np.full((2, 2), 2, np.float16)})
-    run(backend, V2GRAD, call)
-    return str(call["gradExpandedXOut"][0, 0])
-
-
 @asks(("DeviceArray, own stream, no waiting in between", "right numbers"))
 def device_arrays(backend: Any) -> str | None:
     if backend.name == "reference":
@@ -363,11 +313,40 @@ def device_arrays(backend: Any) -> str | None:
     return "right numbers" if right else "WRONG numbers"
 
 
-@asks(("mode 0, a row that no index names (its slot has index -1)", "not written"))  # out of the domain: the last
-def unnamed_row(backend: Any) -> str:
-    call = v2grad(30, expandedRowIdx=np.array([1, -1, 0, 2], np.int32))
-    run(backend, V2GRAD, call)
-    return written(call["gradExpandedXOut"][3])
+def ones(*shape: int) -> np.ndarray:
+    return np.ones(shape, np.float32)
+
+
+def ints(*values: Any) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
+DROPPED = {
+    "expandedRowIdx": ints(1, -1, 0, 2), "expandedX": ones(2, 2, 24), "expertIdx": ints((0, 1), (0, 1)),
+    "bias": 10 * ones(2, 24), "dropPadMode": 1, "expertNum": 2, "expertCapacity": 2,
+    "gradExpandedXOut": OLD * ones(2, 2, 24),
+}  # fmt: skip
+DROPPED_FORWARD = {
+    "expandedX": ones(2, 1, 23), "expandedRowIdx": ints(0, -1), "bias": 10 * ones(2, 23), "scales": ones(1, 2),
+    "expertIdx": ints((0, 1)), "dropPadMode": 3, "out": OLD * ones(1, 23),
+}  # fmt: skip
+HALF = {name: 2 * value.astype(np.float16) for name, value in v2grad(28).items() if getattr(value, "ndim", 0) == 2}
+NO_SCALES = {"gradY": ones(4, 25), "expandedX": None, "scales": None, "gradScalesOut": OLD * ones(4, 1)}
+UNNAMED = {"expandedRowIdx": ints(1, -1, 0, 2)}  # outside the documented domain: the last of all
+
+
+@asks(
+    ("forward mode 3, bias of a dropped slot (11: skipped, 21: kept)", "11.0", FORWARD, DROPPED_FORWARD, "out"),
+    ("gradient mode 1, the same (0: skipped, 240: kept)", "240.0", V2GRAD, v2grad(24, **DROPPED), "gradScalesOut", 1),
+    ("float16 overflow", "inf", V2GRAD, v2grad(28, **HALF | {"gradY": HALF["gradY"] * 3e4}), "gradExpandedXOut"),
+    (f"no scales: gradScalesOut {UNTOUCHED}", "-77.0", V2GRAD, v2grad(25, **NO_SCALES), "gradScalesOut"),
+    (f"no probs: probsGradOut {UNTOUCHED}", "-77.0", EPGRAD, epgrad(25, probs=None), "probsGradOut"),
+    (f"a row outside the range {UNTOUCHED}", "-77.0", EPGRAD, epgrad(3, range=(1, 3)), "permutedTokensGradOut", 6),
+    (f"mode 0, a row that no index names {UNTOUCHED}", "-77.0", V2GRAD, v2grad(1, **UNNAMED), "gradExpandedXOut", 3),
+)
+def element(backend: Any, op: str, call: dict[str, Any], output: str, at: int = 0) -> str:
+    run(backend, op, call)
+    return str(float(call[output].ravel()[at]))
 
 
 # -- the machinery

@@ -1,6 +1,6 @@
 """Every class of error: provoked where that needs no broken device, otherwise made from its code.
 
-Run it with ``python examples/error_handling.py``; ACLNN_PY_BACKEND chooses the backend.
+ACLNN_PY_BACKEND chooses the backend.
 """
 
 import os
@@ -32,25 +32,21 @@ def expect(kind, also, call):
 
 
 def missing_emulator():
-    with tempfile.TemporaryDirectory() as empty:  # a cache without an emulator in it
-        hidden = {"XDG_CACHE_HOME": empty, "ACLNN_PY_LIBRARY_PATH": ""}
-        with mock.patch.dict(os.environ, hidden):
-            aclnn_py.get_backend("emulator")
+    with tempfile.TemporaryDirectory() as empty, mock.patch.dict(os.environ, {"ACLNN_PY_LIBRARY_PATH": ""}):
+        os.environ["XDG_CACHE_HOME"] = empty  # a cache without an emulator in it
+        aclnn_py.get_backend("emulator")
 
 
 def main() -> None:
-    # nothing is opened before a backend is asked for, so this one comes first
     assert expect(aclnn_py.LibraryNotFoundError, ImportError, missing_emulator).tried
 
     on = {"backend": aclnn_py.get_backend()}
     print("\nbackend:", on["backend"].name)
-
     # the operators check before any C call, so these are the same on every backend
     error = expect(aclnn_py.NullptrError, ValueError, lambda: grad(None, INDEX, **on))
     assert (error.code, error.name) == (161001, "ACLNN_ERR_PARAM_NULLPTR")
     expect(aclnn_py.InvalidParameterError, ValueError, lambda: grad(X, INDEX.astype(np.int64), **on))
-    # the next two are what CANN says to a shape or value that it refuses, by operator and release; to catch
-    # either, catch RefusedArgumentError
+    # what CANN says to a shape or value that it refuses, by operator and release; RefusedArgumentError catches both
     error = expect(aclnn_py.InnerNullptrError, ValueError, lambda: grad(X[:2], INDEX, X[:3], SCALES, **on))
     assert isinstance(error, aclnn_py.RefusedArgumentError)
     error = expect(aclnn_py.TilingError, ValueError, lambda: ep_grad(X, INDEX, range=(3, 1), **on))
@@ -58,12 +54,10 @@ def main() -> None:
     beyond = np.array([0, 1, 7, 3], np.int32)  # without check_indices this slot counts as dropped
     error = expect(aclnn_py.IndexOutOfRangeError, IndexError, lambda: ep_grad(X, beyond, check_indices=True, **on))
     assert "[2] is 7" in error.detail
-
     # what this SoC or this CANN does not have
     other = aclnn_py.get_backend("reference", product="Ascend310P3")
     expect(aclnn_py.UnsupportedError, NotImplementedError, lambda: grad(X, INDEX, backend=other))
     expect(aclnn_py.SymbolNotFoundError, AttributeError, lambda: aclnn_py.Executor("aclnnNoSuchOperator", **on))
-
     # a mistake in Python never reaches C: Python's own classes, which name the C parameter
     assert "activeNum" in str(expect(TypeError, TypeError, lambda: grad(X, INDEX, active_num=1.5, **on)))
     assert "activeNum" in str(expect(OverflowError, ArithmeticError, lambda: grad(X, INDEX, active_num=2**63, **on)))

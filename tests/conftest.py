@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -36,3 +37,10 @@ def backend(request: pytest.FixtureRequest) -> aclnn_py.Backend:
     if request.param == "emulator" and not os.environ.get("ACLNN_PY_LIBRARY_PATH"):
         emulator.build()
     return aclnn_py.get_backend(request.param)
+
+
+@pytest.fixture(scope="session")
+def emulator_lib() -> Path:
+    """Directory of the emulator's libraries: what ACLNN_PY_LIBRARY_PATH names, else built once into the cache."""
+    given = os.environ.get("ACLNN_PY_LIBRARY_PATH")
+    return Path(given) if given else emulator.build()

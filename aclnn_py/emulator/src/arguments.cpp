@@ -39,20 +39,26 @@ const T *Call::lookup(HandleTable<T> &table, const void *handle, uint32_t *gener
     return nullptr;
 }
 
-bool Call::read_tensor(const Tensor &tensor, const void *handle, uint32_t generation, int item, View &view) {
+void Call::read_tensor(const Tensor &tensor, const void *handle, uint32_t generation, int item, View &view) {
     view.dtype = tensor.dtype;
     view.ndim = tensor.view.ndim;
     size_t bytes = static_cast<size_t>(view.ndim) * sizeof(int64_t);
     memcpy(view.dims, tensor.view.dims, bytes);
     memcpy(view.strides, tensor.strides, bytes);
     // wide, because a caller may hand in any numbers
+    constexpr __int128 kFar = static_cast<__int128>(1) << 56;
     auto bits = static_cast<__int128>(dtype_bits(tensor.dtype));
     __int128 low = tensor.offset, high = tensor.offset;
-    bool empty = false;
-    for (int i = 0; i < view.ndim; ++i) {
-        if (view.dims[i] <= 0) empty = true;
+    bool empty = false, far = low < -kFar || high > kFar;
+    for (int i = 0; i < view.ndim; ++i) empty = empty || view.dims[i] <= 0;
+    for (int i = 0; i < view.ndim && !empty && !far; ++i) {
         __int128 reach = static_cast<__int128>(view.dims[i] - 1) * view.strides[i];
         (reach < 0 ? low : high) += reach;
+        far = low < -kFar || high > kFar;
+    }
+    if (far) {
+        bad_ = fail(api, 161002, "%s spans more than the address space", parameter());
+        return;
     }
     Operand operand;
     operand.handle = handle;
@@ -62,14 +68,8 @@ bool Call::read_tensor(const Tensor &tensor, const void *handle, uint32_t genera
     operand.base = tensor.data.load();
     operand.shift = static_cast<int64_t>(tensor.offset * bits / 8);
     if (!empty) {
-        __int128 first = low * bits / 8, end = ((high + 1) * bits + 7) / 8;
-        constexpr __int128 kFar = static_cast<__int128>(1) << 60;
-        if (first < -kFar || end > kFar) {
-            bad_ = fail(api, 161002, "%s spans more than the address space", parameter());
-            return false;
-        }
-        operand.lowest = static_cast<int64_t>(first);
-        operand.end = static_cast<int64_t>(end);
+        operand.lowest = static_cast<int64_t>(low * bits / 8);
+        operand.end = static_cast<int64_t>(((high + 1) * bits + 7) / 8);
     }
     view.data = operand.base == nullptr ? nullptr : static_cast<char *>(operand.base) + operand.shift;
     if (recording()) operand.described = describe_tensor(tensor, operand.base);
@@ -89,7 +89,6 @@ bool Call::read_tensor(const Tensor &tensor, const void *handle, uint32_t genera
         key(alias);
     }
     executor->operands.push_back(std::move(operand));
-    return true;
 }
 
 // Every add() opens a new argument; its letter tells the kinds apart, also in the cache's key.

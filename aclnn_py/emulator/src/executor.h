@@ -87,7 +87,7 @@ struct Call {
   private:
     template <class T>
     const T *lookup(HandleTable<T> &table, const void *handle, uint32_t *generation = nullptr);
-    bool read_tensor(const Tensor &tensor, const void *handle, uint32_t generation, int item, View &view);
+    void read_tensor(const Tensor &tensor, const void *handle, uint32_t generation, int item, View &view);
     void read_scalar(const Scalar &scalar, Arg &arg);
     void key(const void *data, size_t size) { executor->key.append(static_cast<const char *>(data), size); }
     template <class T>

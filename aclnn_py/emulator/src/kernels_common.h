@@ -1,103 +1,14 @@
-// What every kernel needs: 16-bit floats, four-lane vectors, strided loops over any number of views.
+// What every kernel needs: dispatch on dtypes, strided loops over any number of views, threads.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 #include <vector>
 
+#include "kernels_rows.h"
 #include "op.h"
 
 namespace emu {
-
-struct Half {
-    uint16_t bits;
-};
-struct Bf16 {
-    uint16_t bits;
-};
-
-// Four lanes are what every x86-64 and aarch64 has, so one binary is fast everywhere.
-using F4 = float __attribute__((vector_size(16)));
-using U4 = uint32_t __attribute__((vector_size(16)));
-using I4 = int32_t __attribute__((vector_size(16)));
-using H4 = uint16_t __attribute__((vector_size(8)));
-
-// Casts between vector types keep the bits; comparisons give lanes of all ones or all zeros.
-inline F4 as_floats(U4 bits) { return (F4)bits; }
-inline U4 as_bits(F4 value) { return (U4)value; }
-inline U4 mask_of(I4 compared) { return (U4)compared; }
-inline U4 select(U4 mask, U4 yes, U4 no) { return (mask & yes) | (~mask & no); }
-
-// Exact widening.
-inline F4 widen(Bf16, H4 raw) { return as_floats(__builtin_convertvector(raw, U4) << 16); }
-inline F4 widen(Half, H4 raw) {
-    U4 half = __builtin_convertvector(raw, U4);
-    U4 magnitude = (half & 0x7fffu) << 13;
-    U4 rebias = U4{} + (112u << 23);
-    U4 normal = magnitude + rebias + (mask_of(magnitude >= (0x7c00u << 13)) & rebias);
-    // Zero and subnormals: a count of 2^-24. The count fits 10 bits, so the signed conversion is exact.
-    U4 count = half & 0x3ffu;
-    F4 small = __builtin_convertvector((I4)count, F4) * 0x1p-24f;
-    U4 value = select(mask_of(magnitude < (1u << 23)), as_bits(small), normal);
-    return as_floats(value | ((half & 0x8000u) << 16));
-}
-
-// Round to nearest, ties to even; overflow gives infinity, NaN stays NaN.
-inline H4 narrow(Bf16, F4 value) {
-    U4 bits = as_bits(value);
-    U4 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    U4 nan = (bits >> 16) | 0x40u;
-    return __builtin_convertvector(select(mask_of((bits & 0x7fffffffu) > 0x7f800000u), nan, rounded), H4);
-}
-inline H4 narrow(Half, F4 value) {
-    U4 bits = as_bits(value);
-    U4 magnitude = bits & 0x7fffffffu;
-    U4 normal = (magnitude + 0xfffu + ((magnitude >> 13) & 1u) - (112u << 23)) >> 13;
-    // Below 2^-14, adding 0.5 makes the float adder round at 2^-24, the spacing of subnormal halves.
-    U4 small = as_bits(as_floats(magnitude) + 0.5f) - 0x3f000000u;
-    U4 special = select(mask_of(magnitude > 0x7f800000u), 0x7e00u | ((magnitude >> 13) & 0x3ffu), U4{} + 0x7c00u);
-    U4 half = select(mask_of(magnitude < 0x38800000u), small, normal);
-    half = select(mask_of(magnitude >= 0x47800000u), special, half);
-    return __builtin_convertvector(half | ((bits >> 16) & 0x8000u), H4);
-}
-
-inline F4 load4(const float *from) {
-    F4 value;
-    std::memcpy(&value, from, sizeof value);
-    return value;
-}
-template <class T>
-inline F4 load4(const T *from) {
-    H4 raw;
-    std::memcpy(&raw, from, sizeof raw);
-    return widen(T{}, raw);
-}
-inline void store4(float *to, F4 value) { std::memcpy(to, &value, sizeof value); }
-template <class T>
-inline void store4(T *to, F4 value) {
-    H4 raw = narrow(T{}, value);
-    std::memcpy(to, &raw, sizeof raw);
-}
-// The first `count` (< 4) elements; the other lanes are zero.
-template <class T>
-inline F4 load_part(const T *from, int64_t count) {
-    T padded[4] = {};
-    std::memcpy(padded, from, count * sizeof(T));
-    return load4(padded);
-}
-template <class T>
-inline void store_part(T *to, F4 value, int64_t count) {
-    T padded[4];
-    store4(padded, value);
-    std::memcpy(to, padded, count * sizeof(T));
-}
-
-inline float to_float(float value) { return value; }
-template <class T>
-inline float to_float(T value) { return widen(T{}, H4{value.bits})[0]; }
-inline void from_float(float &to, float value) { to = value; }
-template <class T>
-inline void from_float(T &to, float value) { to.bits = narrow(T{}, F4{value})[0]; }
 
 // Calls f(T{}) with the element type of a float dtype; false for any other dtype.
 template <class F>

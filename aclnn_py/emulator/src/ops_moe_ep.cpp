@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "checks.h"
-#include "kernels_rows.h"
+#include "kernels_common.h"
 #include "moe.h"
 
 namespace emu {

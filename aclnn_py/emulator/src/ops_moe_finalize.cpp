@@ -3,7 +3,7 @@
 #include <atomic>
 
 #include "checks.h"
-#include "kernels_rows.h"
+#include "kernels_common.h"
 #include "moe.h"
 
 namespace emu {
