@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -58,6 +59,28 @@ class MemoryInfo(NamedTuple):
 
     free: int
     total: int
+
+
+class OnDevice:
+    """A ``with`` block on a device; see ``Runtime.on_device``."""
+
+    __slots__ = ("_device", "_previous", "_runtime")
+
+    def __init__(self, runtime: Runtime, device: int) -> None:
+        self._runtime = runtime
+        self._device = device
+        self._previous: int | None = None
+
+    def __enter__(self) -> None:
+        """Switch."""
+        self._previous = self._runtime.switch(self._device)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Switch back."""
+        if self._previous is not None:
+            self._runtime.restore(self._previous)
 
 
 class Device:

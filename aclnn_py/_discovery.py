@@ -226,6 +226,23 @@ def not_found(kind: str, names: tuple[str, ...], tried: list[tuple[str, str]]) -
     return errors.LibraryNotFoundError(detail=detail, hint=hint, tried=tried)
 
 
+def conflict(loaded: Path, via: str, wanted: str) -> errors.AclnnError:
+    """Make the error of asking for a second CANN."""
+    what = "the emulator" if is_emulator(loaded) else "the CANN"
+    return errors.AclnnError(
+        None,
+        detail=f"{wanted} was asked for, but this process already holds {what} {loaded} ({via}); "
+        "one process holds one CANN",
+        hint="use the other one in a process of its own",
+    )
+
+
+def refuse_stub(loaded: Path, via: str) -> None:
+    """Raise StubLibraryError for a stub that the process holds already."""
+    if is_stub(loaded):
+        errors.check(100039, loaded.name, detail=f"{loaded} ({via}) is {STUB_REASON}", hint=install_hint())
+
+
 def install_hint() -> str:
     """Say what to do when no CANN is found: its own set_env.sh where one lies around."""
     script = _set_env(roots())

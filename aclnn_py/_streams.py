@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from . import errors
 from ._events import RECORDED, Event, timeout
 from ._ffi import ffi
-from ._memory import Block, Closing, Pool
+from ._memory import Closing
+from ._pool import Block, Pool
 
 if TYPE_CHECKING:
     from .runtime import Runtime

@@ -69,6 +69,32 @@ class Backend:
     def _from_headers(self, api: str) -> Signature | None:
         return None
 
+    def to_device(self, array: np.ndarray[Any, Any]) -> DeviceArray:
+        """Copy a host array of any strides to a new ``DeviceArray``; waits for the copy.
+
+        Raises
+        ------
+        UnsupportedError
+            This backend has no device memory: the reference works on NumPy arrays in place.
+        """
+        raise self._no_device("device arrays")
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
+        """Allocate an uninitialised ``DeviceArray``; see ``to_device``."""
+        raise self._no_device("device arrays")
+
+    def create_stream(self) -> Stream:
+        """Create a stream on this backend's device; close it, or use it in a ``with`` block."""
+        raise self._no_device("streams")
+
+    def create_event(self) -> Event:
+        """Create an event on this backend's device."""
+        raise self._no_device("events")
+
+    def _no_device(self, what: str) -> errors.UnsupportedError:
+        detail = f"the {self.name} backend has no {what}: it works on NumPy arrays, in place and at once"
+        return errors.UnsupportedError(207000, detail=detail, hint='backend="npu" or backend="emulator" has them')
+
     def has(self, api: str) -> bool:
         """Whether this backend can run an operator."""
         raise NotImplementedError
@@ -190,7 +216,7 @@ class NativeBackend(Backend):
         return self._stream
 
     def create_stream(self) -> Stream:
-        """Create a stream on this backend's device; close it, or use it in a ``with`` block."""
+        """Create a stream on this backend's device."""
         return self.runtime.create_stream(self.device)
 
     def create_event(self) -> Event:
@@ -214,7 +240,12 @@ _warned = False
 
 def _product(value: str) -> str:
     """Normalise a product or SoC name."""
-    return product_of_soc(value)
+    try:
+        return product_of_soc(value)
+    except ValueError:
+        if value in {"310P", "310B", "910A"}:  # families that product_of_soc names
+            return value
+        raise
 
 
 def _open(name: str, product: str | None, device: int) -> NativeBackend:
@@ -241,7 +272,7 @@ def _open(name: str, product: str | None, device: int) -> NativeBackend:
     return found
 
 
-_SOC_OF = {"A2": "Ascend910B1", "A3": "Ascend910_9391", "950": "Ascend950PR_9599"}
+_SOC_OF = {"A2": "Ascend910B1", "A3": "Ascend910_9391", "950": "Ascend950PR_9589"}
 
 
 def get_backend(name: str = "auto", *, product: str | None = None, device: int = 0) -> Backend:

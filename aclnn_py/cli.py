@@ -7,6 +7,7 @@ import fnmatch
 import importlib.util
 import os
 import platform
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -23,6 +24,7 @@ VARIABLES = (
     "ASCEND_CUSTOM_OPP_PATH",
     "ASCEND_RT_VISIBLE_DEVICES",
     "ACLNN_PY_BACKEND",
+    "ACLNN_PY_LAUNCH_BLOCKING",
     "ACLNN_PY_LIBRARY_PATH",
     "ACLNN_PY_PRODUCT",
 )
@@ -49,7 +51,8 @@ def _info(options: argparse.Namespace) -> int:
             *((name, _installed(name)) for name in ("torch", "torch_npu")),
         ],
     )
-    _rows("environment", [(name, os.environ.get(name, "(not set)")) for name in VARIABLES])
+    emulated = sorted(name for name in os.environ if name.startswith("ACLNN_EMULATOR_"))
+    _rows("environment", [(name, os.environ.get(name, "(not set)")) for name in (*VARIABLES, *emulated)])
     rows: list[tuple[str, object]] = [("root", f"{place.path}  ({place.via})") for place in report.roots]
     rows += [("library", f"{place.path}  ({place.via})") for place in report.libraries]
     rows += [
@@ -129,7 +132,7 @@ def _emulator(options: argparse.Namespace) -> int:
         return 0
     if options.action == "env":
         for name, value in emulator.environment().items():
-            print(f"export {name}={value}")
+            print(f"export {name}={shlex.quote(value)};")
         return 0
     path = emulator.include_path() if options.include else emulator.library_path()
     if path is None:
@@ -167,7 +170,7 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument("--verbose", action="store_true", help="show the compiler's output")
     path = actions.add_parser("path", help="print the directory of its libraries")
     path.add_argument("--include", action="store_true", help="print the include directory instead")
-    actions.add_parser("env", help="print shell exports: eval $(aclnn-py emulator env)")
+    actions.add_parser("env", help="print shell exports, for eval")
     emu.set_defaults(run=_emulator)
     return parser
 

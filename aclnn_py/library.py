@@ -11,6 +11,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -119,7 +120,7 @@ class Libraries:
     def _open_base(self, names: tuple[str, ...], first: list[Place], runtime: Path | None) -> FoundLibrary:
         loaded = _already_loaded(names)
         if loaded is not None:
-            _refuse_stub(loaded)
+            _discovery.refuse_stub(loaded.path, loaded.found_via)
             self._refuse_other(loaded, names, first)
             return loaded
         only_first = self.kind == "emulator"
@@ -151,7 +152,7 @@ class Libraries:
             handle = _libc.dlopen(name.encode(), _FLAGS)
             if handle:
                 library = FoundLibrary(name, _loaded_path(handle, name), handle, "system loader")
-                _refuse_stub(library)
+                _discovery.refuse_stub(library.path, library.found_via)
                 return library
             self.tried.append((f"{name} (system loader)", _dlerror()))
         return None
@@ -165,7 +166,9 @@ class Libraries:
         files = [path.resolve() for path in files if path.exists()]
         emulated = names != _discovery.RUNTIME or _discovery.is_emulator(loaded.path)
         if (files and loaded.path not in files) or (self.kind == "emulator" and not emulated):
-            raise _conflict(loaded, f"{self.kind} in {files[0].parent}" if files else self.kind)
+            raise _discovery.conflict(
+                loaded.path, loaded.found_via, f"{self.kind} in {files[0].parent}" if files else self.kind
+            )
 
     def serves(self, kind: str, directory: Path | None) -> bool:
         """Whether these libraries are what another request would open."""
@@ -201,7 +204,9 @@ class Libraries:
 
     def has_symbol(self, name: str) -> bool:
         """Whether any library exports a function of this name."""
-        return _succeeds(self.symbol, name)
+        with suppress(errors.SymbolNotFoundError):
+            return bool(self.symbol(name))
+        return False
 
     def operator(self, name: str) -> tuple[Any, Any, FoundLibrary]:
         """Find both stages of an operator, in the first library that has them.
@@ -226,7 +231,9 @@ class Libraries:
 
     def has_operator(self, name: str) -> bool:
         """Whether a library has both stages of an operator."""
-        return _succeeds(self.operator, name)
+        with suppress(errors.SymbolNotFoundError):
+            return bool(self.operator(name))
+        return False
 
     def optional(self, name: str) -> Any:
         """Give a function of ``cdefs/base.h`` that only some releases have, or None."""
@@ -343,7 +350,9 @@ def open_libraries(kind: str = "npu", directory: Path | None = None) -> Librarie
             _current = Libraries(kind, directory)
             errors.set_message_reader(_current.recent_message)
         elif not _current.serves(kind, directory):
-            raise _conflict(_current.runtime, f"{kind} in {directory}" if directory else kind)
+            runtime = _current.runtime
+            wanted = f"{kind} in {directory}" if directory else kind
+            raise _discovery.conflict(runtime.path, runtime.found_via, wanted)
         _current.warn_if_changed()
         return _current
 
@@ -351,30 +360,6 @@ def open_libraries(kind: str = "npu", directory: Path | None = None) -> Librarie
 def opened() -> Libraries | None:
     """Give the libraries this process has opened through this package, or None."""
     return _current
-
-
-def _succeeds(lookup: Callable[[str], Any], name: str) -> bool:
-    try:
-        lookup(name)
-    except errors.SymbolNotFoundError:
-        return False
-    return True
-
-
-def _conflict(loaded: FoundLibrary, wanted: str) -> errors.AclnnError:
-    what = "the emulator" if _discovery.is_emulator(loaded.path) else "the CANN"
-    return errors.AclnnError(
-        None,
-        detail=f"{wanted} was asked for, but this process already holds {what} {loaded.path} "
-        f"({loaded.found_via}); one process holds one CANN",
-        hint="use the other one in a process of its own",
-    )
-
-
-def _refuse_stub(library: FoundLibrary) -> None:
-    if _discovery.is_stub(library.path):
-        detail = f"{library.path} ({library.found_via}) is {_discovery.STUB_REASON}"
-        errors.check(100039, library.name, detail=detail, hint=_discovery.install_hint())
 
 
 def _already_loaded(names: tuple[str, ...]) -> FoundLibrary | None:

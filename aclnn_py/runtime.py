@@ -13,14 +13,14 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from types import TracebackType
 from typing import Any
 
 from . import errors
-from ._device import Device, MemoryInfo, product_of_soc
+from ._device import Device, MemoryInfo, OnDevice, product_of_soc
 from ._events import Event
 from ._ffi import ffi
-from ._memory import HUGE_FIRST, Block, DeviceBuffer, HostBuffer, transfer
+from ._memory import DeviceBuffer, HostBuffer, transfer
+from ._pool import Block
 from ._streams import AnyStream, ForeignStream, Stream
 from .library import Libraries
 
@@ -43,29 +43,12 @@ __all__ = [
 _ALREADY_INITIALISED, _ALREADY_FINALISED, _NO_CONTEXT = 100002, 100037, 107002
 _OUT_OF_MEMORY = (200000, 207001, 207018)
 _HBM = 1  # aclrtMemAttr
+_HUGE_FIRST = 0  # aclrtMemMallocPolicy
 _modules = sys.modules  # looked up at every launch
 
 
 class _Thread(threading.local):
     device: int | None = None  # what this thread's context is known to be
-
-
-class _OnDevice:
-    __slots__ = ("_device", "_previous", "_runtime")
-
-    def __init__(self, runtime: Runtime, device: int) -> None:
-        self._runtime = runtime
-        self._device = device
-        self._previous: int | None = None
-
-    def __enter__(self) -> None:
-        self._previous = self._runtime.switch(self._device)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._previous is not None:
-            self._runtime.restore(self._previous)
 
 
 class Runtime:
@@ -272,9 +255,9 @@ class Runtime:
         errors.check(code, "aclrtGetDevice")
         return int(out[0])
 
-    def on_device(self, device: int) -> _OnDevice:
+    def on_device(self, device: int) -> OnDevice:
         """Make a device current in a ``with`` block; the previous one comes back, also after an exception."""
-        return _OnDevice(self, device)
+        return OnDevice(self, device)
 
     def device_count(self) -> int:
         """Count the devices that this process may use."""
@@ -384,10 +367,10 @@ class Runtime:
             if pinned:
                 errors.check(self.api.aclrtMallocHost(out, nbytes), "aclrtMallocHost")
                 return out[0]
-            code = self.api.aclrtMalloc(out, nbytes, HUGE_FIRST)
+            code = self.api.aclrtMalloc(out, nbytes, _HUGE_FIRST)
             if code in _OUT_OF_MEMORY:
                 self.trim(device)
-                code = self.api.aclrtMalloc(out, nbytes, HUGE_FIRST)
+                code = self.api.aclrtMalloc(out, nbytes, _HUGE_FIRST)
             if code in _OUT_OF_MEMORY:
                 detail = f"{nbytes} bytes on device {device}. {self.libraries.recent_message()}"
                 errors.check(code, "aclrtMalloc", detail=detail.rstrip())

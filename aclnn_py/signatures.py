@@ -88,11 +88,15 @@ class Signature:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Names of the parameters that the operator writes, by CANN's naming: ``out``, ``…Out``, ``…Ref``.
+        """Names of the parameters that the operator writes, by CANN's naming: ``out``, ``result``, ``…Out``, ``…Ref``.
 
         C types do not tell (most outputs are declared ``const aclTensor *``); exact for the built-in operators.
         """
-        return tuple(p.name for p in self.parameters if p.kind.startswith("tensor") and _is_output(p.name))
+        tensors = [p.name for p in self.parameters if p.kind.startswith("tensor")]
+        written = [name for name in tensors if _is_output(name)]
+        if not written and "Inplace" in self.name:
+            written = tensors[:1]
+        return tuple(written)
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Put positional and named arguments into C order; what is left out is ``None`` (a null pointer).
@@ -139,7 +143,7 @@ class Signature:
 
 
 def _is_output(name: str) -> bool:
-    return re.search(r"(^out|Out|Ref)(Optional)?\d*$", name) is not None
+    return re.search(r"(^out|^result|Out|Ref)(Optional)?\d*$", name) is not None
 
 
 def _names(parameter: Parameter) -> tuple[str, ...]:

@@ -255,6 +255,55 @@ def test_status_case(backend: Any, case: dict[str, Any], change: Change) -> None
         assert type(error) is EXCEPTIONS[code]
 
 
+POINTER_CASES = [
+    pytest.param(case, id=f"{case['op'].removeprefix('aclnnMoe')}-{case['what']}-stage{case['stage']}")
+    for case in GOLDEN["status_cases"]
+    if case["what"] in C_POINTERS
+]
+
+
+@pytest.mark.parametrize("case", POINTER_CASES)
+def test_status_of_pointers_that_the_executor_owns(backend: Any, case: dict[str, Any]) -> None:
+    """Straight calls of both stages with one null too many; the tensors are those of a valid call."""
+    if backend.name == "reference":
+        pytest.skip("the reference has no C pointers: run with --backends emulator")
+    from aclnn_py._ffi import ffi
+    from aclnn_py.descriptors import make
+
+    op = case["op"]
+    signature = backend.signature(op)
+    args = harness.valid_call(op, finalize_call if op == FINALIZE else unpermute_call)
+    stage_one, stage_two = backend.plan(signature)
+    owners, pointers = [], []
+    with backend.runtime.on_device(backend.device):
+        for parameter in signature.parameters:
+            value = args[parameter.name]
+            if isinstance(value, np.ndarray):
+                value = backend.to_device(value)
+            owner = None if value is None else make(backend.api, parameter.kind, value)
+            owners.append((value, owner))
+            pointers.append(ffi.NULL if value is None else value if owner is None else owner.pointer)
+        size, executor = ffi.new("uint64_t *"), ffi.new("aclOpExecutor **")
+        if case["stage"] == 1:
+            size_or_null = ffi.NULL if case["what"] == "workspaceSize null" else size
+            code = stage_one(*pointers, size_or_null, ffi.NULL if case["what"] == "executor null" else executor)
+            assert executor[0] == ffi.NULL
+        else:
+            assert stage_one(*pointers, size, executor) == 0
+            assert size[0] > 0
+            stream = backend.create_stream()
+            if case["what"] == "executor null":
+                code = stage_two(ffi.NULL, 0, ffi.NULL, stream.handle)
+                assert backend.api.aclDestroyAclOpExecutor(executor[0]) == 0
+            else:
+                code = stage_two(ffi.NULL, size[0], executor[0], stream.handle)
+            stream.close()
+        for _, owner in owners:
+            if owner is not None:
+                owner.close()
+    assert code == case["host"] == 161001
+
+
 @pytest.mark.parametrize("op", [FINALIZE, UNPERMUTE])
 def test_the_unperturbed_calls_succeed(backend: Any, op: str) -> None:
     """Otherwise the status cases above could fail for a reason of their own."""

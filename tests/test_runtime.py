@@ -18,7 +18,7 @@ from fake_cann import FINALIZE_REFERENCE, RUNTIME, cann, run
 
 from aclnn_py import errors, library
 from aclnn_py._ffi import ffi
-from aclnn_py._memory import Pool
+from aclnn_py._pool import Pool
 from aclnn_py.runtime import (
     Device,
     DeviceBuffer,

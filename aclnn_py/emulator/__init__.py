@@ -129,7 +129,7 @@ def build(*, force: bool = False, verbose: bool = False) -> Path:
     done = library_path()
     if done is not None and not force:
         return done
-    if shutil.which("cmake") is None:
+    if _tool("cmake") is None:
         raise FileNotFoundError(f"building the emulator needs CMake (3.18 or newer). {_TOOLS_HINT}")
     if shutil.which(os.environ.get("CXX") or "c++") is None and shutil.which("g++") is None:
         raise FileNotFoundError(f"building the emulator needs a C++17 compiler. {_TOOLS_HINT}")
@@ -153,11 +153,17 @@ def build(*, force: bool = False, verbose: bool = False) -> Path:
     return target / "lib"
 
 
+def _tool(name: str) -> str | None:
+    """Find a program on PATH or, as pip installs it, beside this interpreter."""
+    return shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
+
+
 def _cmake(work: Path, verbose: bool) -> None:
-    generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-    configure = ["cmake", "-S", str(_PACKAGE / "src"), "-B", str(work), *generator]
+    cmake, ninja = _tool("cmake") or "cmake", _tool("ninja")
+    generator = ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}"] if ninja else []
+    configure = [cmake, "-S", str(_PACKAGE / "src"), "-B", str(work), *generator]
     configure += ["-DCMAKE_BUILD_TYPE=Release", f"-DACLNN_CDEFS_DIR={_cdefs()}"]
-    compile_ = ["cmake", "--build", str(work), "--parallel", str(os.cpu_count() or 1)]
+    compile_ = [cmake, "--build", str(work), "--parallel", str(os.cpu_count() or 1)]
     print("building the CPU emulator (once per version, about a minute)", file=sys.stderr, flush=True)
     start = time.monotonic()
     for command in (configure, compile_):

@@ -71,7 +71,7 @@ EMU_INLINE F8 load8(const T *from) {
 // Streaming stores skip the read of a cache line that is wholly overwritten; they pay off for rows that no cache
 // holds anyway, and need rows aligned to 32 bytes.
 template <bool Stream = false>
-EMU_INLINE void store8(float *to, F8 value) {
+EMU_INLINE void store8(float *to, const F8 &value) {
 #if defined(__x86_64__)
     if (Stream) {
         F4 halves[2];
@@ -84,7 +84,7 @@ EMU_INLINE void store8(float *to, F8 value) {
     std::memcpy(to, &value, sizeof value);
 }
 template <bool Stream = false, class T>
-EMU_INLINE void store8(T *to, F8 value) {
+EMU_INLINE void store8(T *to, const F8 &value) {
     H8 raw = __builtin_convertvector(narrow_bits(T{}, as_bits(value)), H8);
 #if defined(__x86_64__)
     if (Stream) {
@@ -134,7 +134,7 @@ private:
 
 template <class T, bool Bias, bool Stream>
 struct ScaleAndDot {
-    const T *x, *b, *g;
+    const T *x, *b, *g, *next;
     T *out;
     F8 scale;
 
@@ -148,9 +148,10 @@ struct ScaleAndDot {
         TreeSum sum;
         int64_t j = 0;
         for (; j + 128 <= n; j += 128) {
-            // The hardware stops prefetching at each page; rows of x are read once, in no order it could guess.
-            constexpr int64_t line = static_cast<int64_t>(64 / sizeof(T)), ahead = 64 * line;
-            for (int64_t at = j; at < j + 128; at += line) __builtin_prefetch(x + at + ahead);
+            // The hardware stops prefetching at each page, and cannot guess which row comes next.
+            constexpr int64_t line = static_cast<int64_t>(64 / sizeof(T)), ahead = 32 * line;
+            const T *soon = j + ahead < n ? x + j + ahead : next + (j + ahead - n);
+            for (int64_t at = 0; at < 128; at += line) __builtin_prefetch(soon + at);
             F8 c0 = step(j), c1 = step(j + 8), c2 = step(j + 16), c3 = step(j + 24);
 #pragma GCC unroll 3
             for (int64_t i = j + 32; i < j + 128; i += 32) {
@@ -175,15 +176,17 @@ struct ScaleAndDot {
 };
 
 // out[j] = round(g[j] * scale); returns the sum of (x[j] + b[j]) * g[j], or of x[j] * g[j] without a bias row.
+// `next` is the row that will be x in the following call, or x itself.
 template <class T>
-EMU_TARGET float scale_and_dot(const T *x, const T *b, const T *g, float scale, T *out, int64_t n, bool stream) {
+EMU_TARGET float scale_and_dot(const T *x, const T *b, const T *g, float scale, T *out, int64_t n, const T *next,
+                               bool stream) {
     F8 factor = F8{} + scale;
     if (stream && reinterpret_cast<uintptr_t>(out) % 32 == 0) {
-        return b ? ScaleAndDot<T, true, true>{x, b, g, out, factor}.run(n)
-                 : ScaleAndDot<T, false, true>{x, b, g, out, factor}.run(n);
+        return b ? ScaleAndDot<T, true, true>{x, b, g, next, out, factor}.run(n)
+                 : ScaleAndDot<T, false, true>{x, b, g, next, out, factor}.run(n);
     }
-    return b ? ScaleAndDot<T, true, false>{x, b, g, out, factor}.run(n)
-             : ScaleAndDot<T, false, false>{x, b, g, out, factor}.run(n);
+    return b ? ScaleAndDot<T, true, false>{x, b, g, next, out, factor}.run(n)
+             : ScaleAndDot<T, false, false>{x, b, g, next, out, factor}.run(n);
 }
 
 // acc[j] += (x[j] + b[j]) * scale, each operation rounded; b may be null.

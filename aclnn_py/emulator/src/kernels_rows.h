@@ -24,8 +24,8 @@ using U8 = uint32_t __attribute__((vector_size(32)));
 using I8 = int32_t __attribute__((vector_size(32)));
 using H8 = uint16_t __attribute__((vector_size(16)));
 
-// The lanes are passed between functions that are always inlined, so no calling convention is involved.
-#pragma GCC diagnostic push
+// Lanes are passed only between functions that are always inlined, so no calling convention is involved. GCC gives
+// its notes at the end of the file, beyond any pop.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 namespace base {
@@ -47,8 +47,6 @@ inline const bool kAvx2 = __builtin_cpu_supports("avx2");
 #define EMU_BEST(call) base::call
 #endif
 
-#pragma GCC diagnostic pop
-
 inline float to_float(float value) { return value; }
 template <class T>
 inline float to_float(T value) { return base::as_floats(base::widen_bits(T{}, uint32_t{value.bits})); }
@@ -68,8 +66,9 @@ inline void stream_fence() {
 }
 
 template <class T>
-inline float scale_and_dot(const T *x, const T *b, const T *g, float scale, T *out, int64_t n, bool stream) {
-    return EMU_BEST(scale_and_dot(x, b, g, scale, out, n, stream));
+inline float scale_and_dot(const T *x, const T *b, const T *g, float scale, T *out, int64_t n, const T *next,
+                           bool stream) {
+    return EMU_BEST(scale_and_dot(x, b, g, scale, out, n, next, stream));
 }
 template <class T>
 inline void add_scaled_row(float *acc, const T *x, const T *b, float scale, int64_t n) {
