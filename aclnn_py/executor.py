@@ -34,15 +34,14 @@ class _HostCall:
         self._outputs = signature.outputs
         self._staged: dict[str, Any] = {}
         for parameter, value in zip(signature.parameters, values, strict=True):
-            if parameter.kind == "tensor" and value is not None and not isinstance(value, np.ndarray):
-                raise TypeError(
-                    f"{signature.name}: argument {parameter.name!r} is a {type(value).__name__}; the reference "
-                    "computes on NumPy arrays"
-                )
+            if parameter.kind in ("tensor", "tensor_list"):
+                _on_host(signature.name, parameter.name, value)
             self._arguments[parameter.name] = value
         self.workspace_size = self._operator.validate(self._arguments, self._product)
         for name in self._outputs:
-            _writable(signature.name, name, self._arguments[name])
+            for array in _each(self._arguments[name]):
+                if not array.flags.writeable:
+                    raise ValueError(f"{signature.name}: output {name!r} is read-only")
 
     def rebind(self, changes: Mapping[str, Any]) -> None:
         self._arguments.update(changes)
@@ -53,27 +52,40 @@ class _HostCall:
 
     def run(self) -> None:
         # copies, because a device fills NumPy outputs at synchronize(), and not at all when the block fails
-        staged = {
-            name: np.array(self._arguments[name], order="C")
-            for name in self._outputs
-            if self._arguments[name] is not None
-        }
+        staged: dict[str, Any] = {}
+        for name in self._outputs:
+            value = self._arguments[name]
+            if isinstance(value, tuple):
+                staged[name] = tuple(np.array(array, order="C") for array in _each(value))
+            elif value is not None:
+                staged[name] = np.array(value, order="C")
         self._operator.compute({**self._arguments, **staged}, self._product)
         self._staged = staged
 
     def synchronize(self) -> None:
         staged, self._staged = self._staged, {}
-        for name, array in staged.items():
-            np.copyto(self._arguments[name], array)
+        for name, value in staged.items():
+            for target, source in zip(_each(self._arguments[name]), _each(value), strict=True):
+                np.copyto(target, source)
 
     def close(self) -> None:
         self._staged = {}
         self._arguments = {}
 
 
-def _writable(api: str, name: str, array: Any) -> None:
-    if isinstance(array, np.ndarray) and not array.flags.writeable:
-        raise ValueError(f"{api}: output {name!r} is read-only")
+def _each(value: Any) -> tuple[Any, ...]:
+    """Return the arrays of a tensor or tensor list argument."""
+    if value is None:
+        return ()
+    return tuple(item for item in value if item is not None) if isinstance(value, tuple) else (value,)
+
+
+def _on_host(api: str, name: str, value: Any) -> None:
+    for array in _each(value):
+        if not isinstance(array, np.ndarray):
+            raise TypeError(
+                f"{api}: argument {name!r} is a {type(array).__name__}; the reference computes on NumPy arrays"
+            )
 
 
 class Executor:

@@ -33,9 +33,7 @@ class FoundLibrary:
 
     Attributes
     ----------
-    name : str
-        Its file name.
-    path : Path
+    name, path : str, Path
         The file, symbolic links resolved.
     handle : cdata
         What dlopen returned.

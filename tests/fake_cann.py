@@ -94,7 +94,10 @@ def run(
 ) -> Any:
     """Run a script in a fresh process, with ``home`` for / and $HOME; return the JSON of its last line."""
     prelude = (
-        "import ctypes, json, os, sys, warnings\n"
+        "import ctypes, json, os, sys, types, warnings\n"
+        # a bare package: aclnn_py/__init__.py would import NumPy in each of these processes
+        f"sys.modules['aclnn_py'] = types.ModuleType('aclnn_py'); "
+        f"sys.modules['aclnn_py'].__path__ = [{str(REPOSITORY / 'aclnn_py')!r}]\n"
         "from pathlib import Path\n"
         "from aclnn_py import _discovery, errors, library\n"
         f"_discovery.SYSTEM = Path({str(home)!r})\n"

@@ -47,7 +47,11 @@ def untouched(out: np.ndarray) -> Expected:
 
 
 def normalise_range(pair: Any, n: int) -> tuple[int, int]:
-    """(start, end) inside [0, n]: None and (-1, -1) mean everything, negatives wrap once, then clamp."""
+    """(start, end) inside [0, n]: None and (-1, -1) mean everything, negatives wrap once, then clamp.
+
+    That is the rule of the un-permute gradient. The other three take a pair literally, and are only called here with
+    pairs that it leaves alone.
+    """
     if pair is None or list(pair) == [-1, -1]:
         return 0, n
     start, end = (min(max(v + n if v < 0 else v, 0), n) for v in pair)

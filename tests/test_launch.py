@@ -373,6 +373,19 @@ def test_a_cache_hit_cannot_be_repeated_and_falls_back(native: Any, control: Con
             )
 
 
+def test_numpy_arguments_are_uploaded_only_after_the_run_before(native: Any, control: Control) -> None:
+    data = arguments(rows=8, hidden=5)
+    second = np.full(16, -1, np.int32)
+    second[3] = 2
+    control.delay(30)  # the first kernel would write its rows over the second upload
+    with Executor(GRAD, **data, backend=native, repeatable=True) as ex:
+        ex.run()
+        ex.rebind(expandedRowIdx=second)
+        ex.run()
+    check_data = {**data, "expandedRowIdx": second, "gradExpandedXOut": np.full((16, 5), -77, np.float32)}
+    np.testing.assert_array_equal(data["gradExpandedXOut"], expected(check_data)[0])
+
+
 def test_rebind_refuses_what_the_executor_cannot_take(native: Any, control: Control) -> None:
     arrays = on_device(native, arguments(rows=7))
     with Executor(GRAD, **arrays, backend=native, repeatable=True) as ex:

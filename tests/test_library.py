@@ -86,6 +86,7 @@ def test_a_root_named_twice_is_listed_once(tmp_path: Path, monkeypatch: pytest.M
 
 def test_import_opens_nothing(built: Path, tmp_path: Path) -> None:
     script = """
+del sys.modules["aclnn_py"]
 import aclnn_py
 maps = open("/proc/self/maps").read()
 print(json.dumps([library.opened() is None, "libascendcl" in maps]))

@@ -81,7 +81,7 @@ class Source:
 
     def ep_range(self, n: int, *more: str) -> tuple[list[int] | None, int, int]:
         """(as given, start, end): absent, whole, empty or partial, and what else the operator normalises."""
-        kind = self.pick("none", "whole", "clamped", "empty", "partial", "partial", *more)
+        kind = self.pick("none", "whole", "empty", "partial", "partial", *more)
         start, end = sorted(int(v) for v in self.random.integers(0, n + 1, 2))
         if kind in ("none", "minus one"):
             return (None if kind == "none" else [-1, -1]), 0, n
@@ -147,7 +147,7 @@ def unpermute_grad_calls(draw: Any) -> tuple[dict[str, Any], str | None]:
     tokens, hidden, topk = draw(TOKENS), draw(HIDDEN), draw(TOPK)
     n = tokens * topk
     dtype, probs_dtype = s.pick(*FLOATS), s.pick(*FLOATS)
-    ep, start, end = s.ep_range(n, "minus one", "negative")
+    ep, start, end = s.ep_range(n, "minus one", "negative", "clamped")
     # N rows or those of the range; the row count N only, where the range has none
     rows = s.pick(n, end - start) if end > start else n
     with_probs = s.flag()

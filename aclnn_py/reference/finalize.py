@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import errors
 from .checks import FLOATS, INNER_NULLPTR, WORKSPACE_COMPOSITE, Checks, size
-from .loops import copy_rows, scatter_grad, weighted_sum
+from .loops import BiasRows, copy_rows, scatter_grad, weighted_sum
 from .numerics import Array, Index, Rows, bits, float32, index64
 
 _GRAD = "aclnnMoeFinalizeRoutingV2Grad"
@@ -174,7 +174,7 @@ def compute_v2_grad(args: Mapping[str, Any], product: str) -> None:
     if scales is not None and bias is not None:
         experts = index64(args["expertIdxOptional"]).reshape(scales.shape)
         check_experts(_GRAD, experts, None, bias.shape[0])
-        with_bias = Rows(bias), experts
+        with_bias = BiasRows(bias, experts)
     out, grad = Rows(grad_x), Rows(args["gradY"])
     # mode 1 clears the padding; mode 0 leaves rows that no index names as they were
     if args["dropPadMode"] == 1:
@@ -265,6 +265,6 @@ def compute_v2(args: Mapping[str, Any], product: str) -> None:
     if bias is not None:
         experts = index64(args["expertIdxOptional"])
         check_experts(_FORWARD, experts, index >= 0, bias.shape[0])
-        with_bias = Rows(bias), experts
+        with_bias = BiasRows(bias, np.where(index >= 0, experts, 0))
     start = tuple(Rows(args[name]) for name in ("x1Optional", "x2Optional") if args[name] is not None)
     weighted_sum(x, index, None if scales is None else float32(scales), with_bias, start, Rows(out))

@@ -13,7 +13,9 @@ from .numerics import (
     Floats,
     Index,
     Rows,
+    bits,
     blocks,
+    float32,
     last_writers,
     narrow,
     parallel,
@@ -21,21 +23,51 @@ from .numerics import (
 )
 
 #: Bytes that the buffers of one block may take together; they stay in a core's second-level cache.
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 3 << 18
 #: A row product is summed in pieces of this length. BLAS spreads a piece over its vector lanes, a few dozen
 #: additions each, and starts no threads for so few elements; the pieces are added in float64.
 PIECE = 1024
+#: Rows from this length on are worth a NumPy call each.
+_LONG_ROW = 1024
+
+
+class BiasRows:
+    """Adds the bias of each slot's expert to a block of rows.
+
+    Parameters
+    ----------
+    bias : (E, H)
+        Used where it is when dense float32; of anything else the experts named are widened once.
+    experts : int64 (T, K)
+        All within ``[0, E)``.
+    """
+
+    def __init__(self, bias: Array, experts: Index) -> None:
+        if bias.dtype == np.float32 and bias.flags.c_contiguous and bias.flags.aligned:
+            self._table, self.which = bias, experts
+        else:
+            used, which = np.unique(experts, return_inverse=True)
+            self._table = float32(bits(bias)[used])
+            self.which = which.reshape(experts.shape)
+        self._rows = list(self._table) if bias.shape[1] >= _LONG_ROW else []
+
+    def add(self, which: Index, target: Floats) -> None:
+        """Add row ``which[i]`` of the table to ``target[i]``."""
+        if not self._rows:
+            target += self._table[which]
+            return
+        # no gathered copy: bias and block then share the cache, and that counts for more than the loop
+        for row, number in zip(target, which.tolist(), strict=True):
+            np.add(row, self._rows[number], out=row)
 
 
 class _Block:
     """Space for one block of rows: as float32, and in the type of the tensor (the same array for float32)."""
 
-    def __init__(self, capacity: int, like: Rows, raw: Array | None = None) -> None:
+    def __init__(self, capacity: int, like: Rows) -> None:
         shape = (capacity, like.width)
         self.wide: Floats = np.empty(shape, dtype=np.float32)
-        self.raw: Array = self.wide
-        if like.dtype != np.float32:
-            self.raw = np.empty(shape, dtype=like.dtype) if raw is None else raw
+        self.raw: Array = self.wide if like.dtype == np.float32 else np.empty(shape, dtype=like.dtype)
 
     def load(self, source: Rows, rows: Index, holes: bool) -> Floats:
         """Read rows as float32; with ``holes``, negative entries read as zeros."""
@@ -68,26 +100,26 @@ def _step(total: int, width: int, bytes_each: int) -> int:
     return max(1, min(total, BLOCK_BYTES // (bytes_each * max(width, 1))))
 
 
-def row_dots(left: Floats, right: Floats, out: Floats) -> None:
-    """Sum ``left[t, k] * right[t]`` over the last axis into ``out[t, k]``.
+def pieces(width: int) -> int:
+    """Give the number of pieces a row of ``width`` is summed in."""
+    return -(-width // PIECE)
 
-    Shapes are (T, K, H), (T, H) and (T, K). One sum does not depend on the others, nor on T or K.
+
+def row_dots(left: Floats, right: Floats, out: Floats) -> None:
+    """Sum ``left[t, k] * right[t]`` over the last axis, piece by piece, into ``out[t, k, piece]``.
+
+    Shapes are (T, K, H), (T, H) and (T, K, pieces(H)). One sum does not depend on the others, nor on T or K.
     """
     tokens, slots, width = left.shape
-    count, rest = divmod(width, PIECE)
-    cut = count * PIECE
-    parts = np.empty((tokens, slots, count + (rest > 0)), dtype=np.float32)
+    whole, rest = divmod(width, PIECE)
+    cut = whole * PIECE
     # row times column is one BLAS dot; a matrix product would add in an order that depends on its shape
-    if count:
-        pieces = left[:, :, :cut].reshape(tokens, slots, count, 1, PIECE)
-        columns = right[:, :cut].reshape(tokens, 1, count, PIECE, 1)
-        np.matmul(pieces, columns, out=parts[:, :, :count, None, None])
+    if whole:
+        rows = left[:, :, :cut].reshape(tokens, slots, whole, 1, PIECE)
+        columns = right[:, :cut].reshape(tokens, 1, whole, PIECE, 1)
+        np.matmul(rows, columns, out=out[:, :, :whole, None, None])
     if rest:
-        np.matmul(left[:, :, None, cut:], right[:, None, cut:, None], out=parts[:, :, count:, None])
-    if parts.shape[2] == 1:
-        out[...] = parts[:, :, 0]
-    else:
-        out[...] = parts.sum(axis=2, dtype=np.float64)
+        np.matmul(left[:, :, None, cut:], right[:, None, cut:, None], out=out[:, :, whole:, None])
 
 
 def scatter_grad(
@@ -95,7 +127,7 @@ def scatter_grad(
     rows: Index,
     scales: Floats,
     x: Rows,
-    bias: tuple[Rows, Index] | None,
+    bias: BiasRows | None,
     out: Rows,
     dots: Array,
     dropped_is_zero: bool,
@@ -113,8 +145,7 @@ def scatter_grad(
         Row of each slot, negative where dropped.
     scales : float32 (T, K)
     x, out : Rows
-    bias : (Rows, int64 (T, K)) or None
-        Bias and the expert of each slot.
+    bias : BiasRows or None
     dots : (T, K)
         Written; bits where bfloat16.
     dropped_is_zero : bool
@@ -126,14 +157,15 @@ def scatter_grad(
     width = grad.width
     wins = last_writers(rows.reshape(-1), out.count).reshape(rows.shape)
     holes, all_win = bool((rows < 0).any()), bool(wins.all())
-    sums = np.empty(rows.shape, dtype=np.float32)
-    # values, bias, and the 16-bit form and scratch of the rounding
-    step = _step(rows.size, width, 8 if out.dtype == np.float32 else 10)
-    slot_step, token_step = min(slots, step), max(1, step // slots)
+    parts = np.empty((tokens, slots, pieces(width)), dtype=np.float32)
+    # values; for 16 bits also their raw form and the scratch space of rounding
+    step = _step(rows.size, width, 4 if out.dtype == np.float32 else 10)
+    # slots of one token in equal blocks, or as many tokens as fit
+    slot_step, token_step = -(-slots // -(-slots // step)), max(1, step // slots)
 
     def body(begin: int, end: int) -> None:
         values = _Block(slot_step * token_step, x)
-        other = _Block(slot_step * token_step, x, values.raw)
+        scratch = values.wide if values.raw is values.wide else np.empty_like(values.wide)
         grads = _Block(token_step, grad)
         for t0, t1 in blocks(begin, end, token_step):
             g = grads.span(grad, t0, t1)
@@ -142,22 +174,24 @@ def scatter_grad(
                 r = rows[at].reshape(-1)
                 a = values.load(x, r, holes)
                 if bias:
-                    a += other.load(bias[0], bias[1][at].reshape(-1), False)
+                    bias.add(bias.which[at].reshape(-1), a)
                 cube = a.reshape(t1 - t0, k1 - k0, width)
-                row_dots(cube, g, sums[at])
+                row_dots(cube, g, parts[at])
                 np.multiply(g[:, None, :], scales[at][:, :, None], out=cube)
                 block = values.raw[: r.size]
                 if values.raw is not values.wide:
-                    narrow(a, block, other.wide[: r.size])
+                    narrow(a, block, scratch[: r.size])
                 if all_win:
                     out.put(r, block)
                 else:
                     won = wins[at].reshape(-1)
                     out.put(r[won], block[won])
-        if dropped_is_zero and not bias:
-            sums[begin:end][rows[begin:end] < 0] = 0
 
     parallel(tokens, rows.size * width * out.dtype.itemsize, body)
+    with np.errstate(all="ignore"):
+        sums = parts.sum(axis=2, dtype=np.float64).astype(np.float32)
+    if dropped_is_zero and not bias:
+        sums[rows < 0] = 0
     narrow(sums, dots, np.empty_like(sums))
 
 
@@ -165,7 +199,7 @@ def weighted_sum(
     x: Rows,
     rows: Index,
     scales: Floats | None,
-    bias: tuple[Rows, Index] | None,
+    bias: BiasRows | None,
     start: tuple[Rows, ...],
     out: Rows,
 ) -> None:
@@ -179,17 +213,16 @@ def weighted_sum(
     rows : int64 (T, K)
     scales : float32 (T, K) or None
         None means 1.
-    bias : (Rows, int64 (T, K)) or None
+    bias : BiasRows or None
     start : tuple of Rows
         Summands of shape (T, H).
     """
     tokens, slots = rows.shape
     holes = bool((rows < 0).any())
-    step = _step(tokens, out.width, 12)
+    step = _step(tokens, out.width, 8 if out.dtype == np.float32 else 14)
 
     def body(begin: int, end: int) -> None:
         values = _Block(step, x)
-        other = _Block(step, x, values.raw)
         total = np.empty((step, out.width), dtype=np.float32)
         for t0, t1 in blocks(begin, end, step):
             acc = total[: t1 - t0]
@@ -203,14 +236,14 @@ def weighted_sum(
                     kept = t0 + np.flatnonzero(rows[t0:t1, k] >= 0)
                 term = values.load(x, rows[kept, k], False)
                 if bias:
-                    term += other.load(bias[0], bias[1][kept, k], False)
+                    bias.add(bias.which[kept, k], term)
                 if scales is not None:
                     term *= scales[kept, k][:, None]
                 if isinstance(kept, slice):
                     acc += term
                 else:
                     acc[kept - t0] += term
-            narrow(acc, out.span(t0, t1), other.wide[: t1 - t0])
+            narrow(acc, out.span(t0, t1), values.wide[: t1 - t0])
 
     parallel(tokens, (rows.size + tokens) * out.width * out.dtype.itemsize, body)
 

@@ -144,7 +144,7 @@ class Rows:
     def take(self, rows: Index, out: Array) -> None:
         """Copy rows, which must be within ``[0, count)``, into a dense block of the same dtype."""
         if self._dense:
-            np.take(self._array, rows, axis=0, out=out, mode="clip")
+            self._array.take(rows, 0, out, "clip")
         else:
             out[...] = self._array[self._key(rows)]
 
