@@ -5,7 +5,7 @@ operators, and ``get_backend`` to choose what serves them.
 """
 
 from .backends import Backend, available_backends, get_backend
-from .catalog import Op, has_op, list_ops, op
+from .catalog import Op, empty, empty_like, has_op, list_ops, op
 from .descriptors import Scalar
 from .device_array import DeviceArray
 from .errors import (
@@ -94,6 +94,8 @@ __all__ = [
     "available_backends",
     "column_major_row_idx",
     "declare",
+    "empty",
+    "empty_like",
     "get_backend",
     "has_op",
     "list_ops",

@@ -227,6 +227,11 @@ class HostBuffer(Closing):
         Size; 0 allocates nothing.
     device : int
         The device whose context allocates.
+
+    Examples
+    --------
+    >>> host = HostBuffer(runtime, 16)                          # doctest: +SKIP
+    >>> np.asarray(host).view(np.float32)[:] = 1                # doctest: +SKIP
     """
 
     nbytes = 0

@@ -93,11 +93,19 @@ class Backend:
 
     def _no_device(self, what: str) -> errors.UnsupportedError:
         detail = f"the {self.name} backend has no {what}: it works on NumPy arrays, in place and at once"
-        return errors.UnsupportedError(207000, detail=detail, hint='backend="npu" or backend="emulator" has them')
+        return errors.unsupported("", detail, hint='backend="npu" or backend="emulator" has them')
 
     def has(self, api: str) -> bool:
         """Whether this backend can run an operator."""
         raise NotImplementedError
+
+    def where(self, api: str) -> str:
+        """Say where this backend has an operator from."""
+        raise NotImplementedError
+
+    def broken_headers(self) -> dict[str, str]:
+        """Return the operator headers with a prototype that cannot be read, and why."""
+        return {}
 
     def known(self) -> dict[str, str]:
         """Return the operators whose signature is at hand, with the header or file that declares each."""
@@ -123,6 +131,10 @@ class ReferenceBackend(Backend):
         """Whether the reference table has an operator."""
         return api in OPERATORS
 
+    def where(self, api: str) -> str:
+        """Say where this backend has an operator from."""
+        return "NumPy reference"
+
     def operator(self, signature: Signature) -> Operator:
         """Return the operator's entry in the reference table.
 
@@ -133,15 +145,20 @@ class ReferenceBackend(Backend):
         """
         found = OPERATORS.get(signature.name)
         if found is None:
-            raise errors.UnsupportedError(
-                207000,
+            raise errors.unsupported(
                 signature.name,
-                detail="the NumPy reference does not have this operator",
+                "the NumPy reference does not have this operator",
                 hint="backends over CANN's C API (npu, emulator) may have it; aclnn-py ops shows the reference's",
             )
+        builtin = signatures.builtin(signature.name)
+        if builtin is None or [p.name for p in builtin.parameters] != [p.name for p in signature.parameters]:
+            raise errors.unsupported(
+                signature.name,
+                f"the NumPy reference knows the parameters of {builtin}, not those that were declared: {signature}",
+            )
         if self.product not in PRODUCTS:
-            raise errors.UnsupportedError(
-                207000, signature.name, detail=f"the operator exists for {', '.join(PRODUCTS)}, not {self.product}"
+            raise errors.unsupported(
+                signature.name, f"the operator exists for {', '.join(PRODUCTS)}, not {self.product}"
             )
         return found
 
@@ -156,7 +173,7 @@ class NativeBackend(Backend):
         self.api = runtime.libraries.api
         self.device = device
         self.product = product_of_soc(runtime.soc_name())
-        self._plans: dict[str, tuple[Any, Any]] = {}
+        self._plans: dict[str, tuple[Signature, tuple[Any, Any]]] = {}
         self._stream: Stream | None = None
         self._lock = threading.Lock()
 
@@ -179,6 +196,14 @@ class NativeBackend(Backend):
         """Whether one of the opened libraries has both stages of an operator."""
         return self.libraries.has_operator(api)
 
+    def where(self, api: str) -> str:
+        """Return the name of the library that has an operator."""
+        return self.libraries.operator(api)[2].name
+
+    def broken_headers(self) -> dict[str, str]:
+        """Return the operator headers with a prototype that cannot be read, and why."""
+        return self.headers.broken
+
     def known(self) -> dict[str, str]:
         """Return the operators whose signature is at hand, also from this CANN's headers."""
         return {**self.headers.names(), **super().known()}
@@ -191,11 +216,11 @@ class NativeBackend(Backend):
         SymbolNotFoundError
             This CANN does not have the operator.
         """
-        plan = self._plans.get(signature.name)
-        if plan is None:
+        known, plan = self._plans.get(signature.name, (None, (None, None)))
+        if known is not signature:  # new, or declared anew
             one, two, _ = self.libraries.operator(signature.name)
             plan = ffi.cast(signatures.pointer_type(signature), one), ffi.cast(_STAGE_TWO, two)
-            self._plans[signature.name] = plan
+            self._plans[signature.name] = signature, plan
         return plan
 
     def stream(self, source: Any = None) -> AnyStream:

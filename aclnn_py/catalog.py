@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Iterable
 from typing import Any
 
-from .backends import Backend, resolve
+import numpy as np
+
+from . import dtypes
+from .backends import Backend, ReferenceBackend, resolve
+from .device_array import DeviceArray
 from .executor import Executor
 from .signatures import Signature
 
-__all__ = ["Op", "has_op", "list_ops", "op"]
+__all__ = ["Op", "empty", "empty_like", "has_op", "list_ops", "op"]
 
 
 class Op:
@@ -19,6 +24,11 @@ class Op:
     ----------
     name : str
         ``"aclnnAdd"``, for example.
+
+    Examples
+    --------
+    >>> Op("aclnnMoeFinalizeRoutingV2").signature.outputs
+    ('out',)
     """
 
     def __init__(self, name: str, backend: Backend | str | None = None) -> None:
@@ -39,7 +49,7 @@ class Op:
         """
         return resolve(self._backend).signature(self.name)
 
-    def __call__(self, *args: Any, backend: Backend | str | None = None, stream: Any = None, **kwargs: Any) -> None:
+    def __call__(self, /, *args: Any, backend: Backend | str | None = None, stream: Any = None, **kwargs: Any) -> None:
         """Call the operator: arguments in C order or by C name, outputs among them.
 
         NumPy outputs are filled when this returns; device arrays are written asynchronously. Parameters and errors
@@ -98,6 +108,54 @@ def list_ops(pattern: str = "*", *, backend: Backend | str | None = None) -> lis
     ['aclnnMoeTokenUnpermuteWithEp', 'aclnnMoeTokenUnpermuteWithEpGrad']
     """
     chosen = resolve(backend)
+    return [name for name in matching(pattern, chosen.known()) if chosen.has(name)]
+
+
+def matching(pattern: str, names: Iterable[str]) -> list[str]:
+    """Return the names that a glob or a part of a name matches, sorted."""
     wanted = (pattern if any(c in pattern for c in "*?[") else f"*{pattern}*").lower()
-    names = sorted(name for name in chosen.known() if fnmatch.fnmatchcase(name.lower(), wanted))
-    return [name for name in names if chosen.has(name)]
+    return sorted(name for name in names if fnmatch.fnmatchcase(name.lower(), wanted))
+
+
+def empty(shape: int | tuple[int, ...], dtype: Any = np.float32, *, backend: Backend | str | None = None) -> Any:
+    """Allocate an uninitialised output where the backend computes.
+
+    Parameters
+    ----------
+    shape
+        Sizes; an integer means one axis.
+    dtype
+        dtype-like or name, ``"bfloat16"`` for example.
+    backend
+        Default: ``get_backend()``.
+
+    Returns
+    -------
+    DeviceArray or numpy.ndarray
+        A device array on npu and emulator, a NumPy array on the reference; ``numpy.asarray`` reads both.
+
+    Examples
+    --------
+    >>> empty((2, 3), "float16", backend="reference").dtype
+    dtype('float16')
+    """
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    chosen = resolve(backend)
+    if isinstance(chosen, ReferenceBackend):
+        return np.empty(sizes, dtypes.parse(dtype))
+    return chosen.empty(sizes, dtype)
+
+
+def empty_like(array: Any) -> Any:
+    """Allocate an uninitialised output of the same kind, shape and dtype as an array, C-contiguous.
+
+    Examples
+    --------
+    >>> empty_like(np.zeros((2, 3), np.int32)).shape
+    (2, 3)
+    """
+    if isinstance(array, DeviceArray):
+        return DeviceArray.empty(array.buffer.runtime, array.shape, array.dtype, array.buffer.device)
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"empty_like takes an array, got {type(array).__name__}")
+    return np.empty(array.shape, array.dtype)

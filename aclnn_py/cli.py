@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import fnmatch
+import difflib
 import importlib.util
+import keyword
 import os
 import platform
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
-from . import __version__, backends, demo, emulator, errors, library, signatures
-from .reference import OPERATORS
+from . import __version__, backends, catalog, demo, emulator, errors, library, signatures, stubs
+from .headers import HeaderIndex, include_directories
 
 __all__ = ["main"]
 
@@ -72,7 +74,7 @@ def _info(options: argparse.Namespace) -> int:
             ("reference", "ready (NumPy, any host)"),
             ("emulator", built or "not built: aclnn-py emulator build"),
             ("npu", "ready" if report.usable else "missing: " + "; ".join(what for what, _ in report.missing)),
-            ("auto would use", backends.auto_name()),
+            ("auto would use", os.environ.get("ACLNN_PY_BACKEND") or backends.auto_name()),
         ],
     )
     if report.usable:
@@ -93,37 +95,101 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _ops(options: argparse.Namespace) -> int:
-    pattern = options.pattern if any(c in options.pattern for c in "*?[") else f"*{options.pattern}*"
-    known = signatures.known()
-    names = sorted(name for name in known if fnmatch.fnmatch(name.lower(), pattern.lower()))
+    backend = backends.get_backend(options.backend)
+    known = backend.known()
+    names = catalog.matching(options.pattern, known)
     for name in names:
-        reference = "reference" if name in OPERATORS else ""
-        print(f"{name:<40} {len(known[name].parameters):>2} parameters  {known[name].header:<18} {reference}".rstrip())
+        where = backend.where(name) if backend.has(name) else f"not in this {backend.name}"
+        print(f"{name:<44} {where:<24} {known[name]}")
+    for path, why in backend.broken_headers().items():
+        print(f"cannot read {path}: {why}", file=sys.stderr)
     if not names:
         print(f"no operator matches {options.pattern!r}", file=sys.stderr)
     return 0 if names else 1
 
 
+_PLACEHOLDERS = {
+    "tensor": "np.ones((2, 3), np.float32)",
+    "tensor_list": "[np.ones((2, 3), np.float32)]",
+    "scalar": "1.0",
+    "scalar_list": "[1.0]",
+    "int_array": "[0]",
+    "float_array": "[0.0]",
+    "bool_array": "[False]",
+    "string": '""',
+    "bool": "False",
+    "float": "1.0",
+    "double": "1.0",
+    "dtype": '"float32"',
+}
+
+
 def _show(options: argparse.Namespace) -> int:
-    signature = signatures.find(options.operator)
-    if signature is None:
-        close = [name for name in signatures.known() if options.operator.lower() in name.lower()]
-        hint = f"; did you mean {', '.join(sorted(close))}?" if close else "; aclnn-py ops lists the known ones"
+    backend = backends.get_backend(options.backend)
+    try:
+        signature = backend.signature(options.operator)
+    except errors.SymbolNotFoundError:
+        names = {name.lower(): name for name in backend.known()}
+        close = catalog.matching(options.operator, names.values())[:8] or [
+            names[match] for match in difflib.get_close_matches(options.operator.lower(), names, 3, 0.8)
+        ]
+        hint = f"; did you mean {', '.join(close)}?" if close else "; aclnn-py ops lists the known ones"
         print(f"no operator {options.operator!r}{hint}", file=sys.stderr)
         return 1
-    print(f"{signature.name}  ({signature.header})")
-    width = max(len(parameter.name) for parameter in signature.parameters)
+    where = backend.where(signature.name) if backend.has(signature.name) else f"not in the {backend.name} backend"
+    print(f"{signature.name}  (declared in {signature.header}; {where})")
+    width = max((len(parameter.name) for parameter in signature.parameters), default=0)
+    lines = []
     for parameter in signature.parameters:
-        notes = ["output"] if parameter.name in signature.outputs else []
-        notes += ["may be None"] if parameter.optional and parameter.ctype.endswith("*") else []
+        output = parameter.name in signature.outputs
+        in_place = output and (parameter.name.endswith("Ref") or "Inplace" in signature.name)
+        pointer = parameter.ctype.endswith("*")
+        notes = ["output, changed in place"] if in_place else ["output"] if output else []
+        notes += ["may be None"] if parameter.optional and pointer else []
         print(f"  {parameter.name:<{width}}  {parameter.ctype:<20} {', '.join(notes)}".rstrip())
-    print("\nwith aclnn_py.Executor(")
-    print(f'    "{signature.name}",')
-    for parameter in signature.parameters:
-        value = "None" if parameter.optional and parameter.ctype.endswith("*") else "..."
-        print(f"    {parameter.name}={value},  # {parameter.ctype}")
-    print(") as ex:\n    ex.run()")
+        value = "None" if parameter.optional and pointer else _PLACEHOLDERS.get(parameter.kind, "0")
+        name = parameter.name
+        lines.append(f'    **{{"{name}": {value}}},' if keyword.iskeyword(name) else f"    {name}={value},")
+    print("\nimport numpy as np\nimport aclnn_py\n")
+    print("\n".join([f'aclnn_py.op("{signature.name}")(', *lines, ")"]))
     return 0
+
+
+def _stubs(options: argparse.Namespace) -> int:
+    backend = backends.get_backend(options.backend)
+    found = [backend.signature(name) for name in catalog.list_ops(backend=backend)]
+    if options.output is None:
+        print(stubs.render(found), end="")
+    else:
+        stubs.write(options.output, found)
+        print(f"{len(found)} operators: {options.output.with_suffix('.py')} and its .pyi", file=sys.stderr)
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    """Compare the built-in declarations with the headers of an install."""
+    directories = options.include or include_directories(
+        [place.path for place in library.discover().libraries], [place.path for place in library.discover().roots]
+    )
+    index = HeaderIndex(directories)
+    compared = different = 0
+    for name, ours in sorted(signatures.known().items()):
+        theirs = index.find(name)
+        if theirs is None:
+            continue
+        compared += 1
+        if [p.ctype for p in ours.parameters] != [p.ctype for p in theirs.parameters]:
+            different += 1
+            print(f"DIFFERENT {name}\n  ours:   {ours}\n  {theirs.header}:\n          {theirs}")
+        elif ours.parameters != theirs.parameters:  # same ABI
+            names = [(p.name, q.name) for p, q in zip(ours.parameters, theirs.parameters, strict=True) if p != q]
+            print(f"renamed   {name}: " + ", ".join(f"{a} is {b} there" for a, b in names))
+    for path, why in index.broken.items():
+        print(f"cannot read {path}: {why}", file=sys.stderr)
+    print(f"{compared} of {len(signatures.known())} declarations compared, {different} different")
+    if not compared:
+        print("no operator headers found: give --include DIR, or source CANN's set_env.sh", file=sys.stderr)
+    return 1 if different or not compared else 0
 
 
 def _emulator(options: argparse.Namespace) -> int:
@@ -155,13 +221,24 @@ def _parser() -> argparse.ArgumentParser:
     show_demo.add_argument("--backend", default="auto", choices=("auto", *backends.NAMES))
     show_demo.set_defaults(run=_demo)
 
-    ops = commands.add_parser("ops", help="list the operators whose signature is at hand")
+    ops = commands.add_parser("ops", help="list the operators that a backend has, where each is, and its header")
     ops.add_argument("pattern", nargs="?", default="*", help="glob or part of a name")
+    ops.add_argument("--backend", default="auto", choices=("auto", *backends.NAMES))
     ops.set_defaults(run=_ops)
 
     show = commands.add_parser("show", help="show an operator's parameters and a call to edit")
     show.add_argument("operator", help="aclnnMoeFinalizeRoutingV2Grad, for example")
+    show.add_argument("--backend", default="auto", choices=("auto", *backends.NAMES))
     show.set_defaults(run=_show)
+
+    stub = commands.add_parser("stubs", help="write typed stubs of every operator, for editors")
+    stub.add_argument("-o", "--output", type=Path, help="write this module and its .pyi; default: the .pyi on stdout")
+    stub.add_argument("--backend", default="auto", choices=("auto", *backends.NAMES))
+    stub.set_defaults(run=_stubs)
+
+    check = commands.add_parser("check", help="compare the built-in declarations with installed headers")
+    check.add_argument("--include", type=Path, action="append", metavar="DIR", help="an include directory to use")
+    check.set_defaults(run=_check)
 
     emu = commands.add_parser("emulator", help="build or locate the CPU emulator of CANN's libraries")
     actions = emu.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -180,14 +257,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Examples
     --------
-    >>> main(["ops", "UnpermuteWithEpGrad"])
-    aclnnMoeTokenUnpermuteWithEpGrad         10 parameters  cdefs/ops/moe.h    reference
+    >>> main(["ops", "UnpermuteWithEpGrad", "--backend", "reference"])
+    aclnnMoeTokenUnpermuteWithEpGrad             NumPy reference          cdefs/ops/moe.h
     0
     """
     options = _parser().parse_args(arguments)
     try:
         status: int = options.run(options)
-    except (errors.AclnnError, FileNotFoundError, RuntimeError) as error:
+        sys.stdout.flush()
+    except (errors.AclnnError, FileNotFoundError, RuntimeError, ValueError) as error:
         print(f"aclnn-py {options.command}: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # the reader (head, less) has gone

@@ -212,6 +212,13 @@ class DeviceArray:
         steps = [step * self.dtype.itemsize for step in self.strides]
         return np.ascontiguousarray(np.lib.stride_tricks.as_strided(flat, self.shape, steps))
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """Copy to the host for ``numpy.asarray``; waits for the device."""
+        if copy is False:
+            raise ValueError("a DeviceArray cannot be seen from the host without a copy")
+        host = self.numpy()
+        return host if dtype is None else host.astype(dtype, copy=False)
+
     @property
     def descriptor(self) -> tuple[Any, ...]:
         """The arguments of aclCreateTensor: storage base, element offset and element strides.

@@ -298,6 +298,11 @@ def check(
     raise kind(code, api, stage, detail, hint)
 
 
+def unsupported(api: str, detail: str, hint: str = "") -> UnsupportedError:
+    """Make the error of something that this package, rather than CANN, does not have; the caller raises it."""
+    return UnsupportedError(207000, api, detail=detail, hint=hint)
+
+
 def status_name(code: int) -> str:
     """Give CANN's macro name of a status code.
 

@@ -45,7 +45,6 @@ class _HostCall:
 
     def rebind(self, changes: Mapping[str, Any]) -> None:
         self._arguments.update(changes)
-        self._operator.validate(self._arguments, self._product)
 
     def view_shape(self, name: str) -> tuple[int, ...]:
         return tuple(self._arguments[name].shape)
@@ -150,6 +149,7 @@ class Executor:
         self.signature = self.backend.signature(name)
         self._thread = threading.get_ident()
         values = convert(self.signature, self.signature.bind(args, kwargs))
+        self._values = {p.name: v for p, v in zip(self.signature.parameters, values, strict=True)} if repeatable else {}
         self._repeatable = repeatable
         self._runs = 0
         self._pending = False
@@ -236,8 +236,20 @@ class Executor:
             raise TypeError(f"{self.signature.name} has no argument named {', '.join(unknown)}")
         parameters = [by_name[key] for key in changes]
         part = Signature(self.signature.name, tuple(parameters))
-        converted = convert(part, changes.values())
-        call.rebind({p.name: value for p, value in zip(parameters, converted, strict=True)})
+        converted = {p.name: v for p, v in zip(parameters, convert(part, changes.values()), strict=True)}
+        for parameter in parameters:
+            old, new = self._values[parameter.name], converted[parameter.name]
+            where = f"{self.signature.name}: rebind({parameter.name}=...)"
+            if parameter.kind != "tensor" or old is None or new is None:
+                raise TypeError(f"{where} replaces a tensor by another; attributes and nulls are fixed")
+            if (new.shape, new.dtype) != (old.shape, old.dtype):
+                raise ValueError(f"{where} got {new.shape} {new.dtype}, expected {old.shape} {old.dtype}")
+            if type(new) is not type(old):
+                raise TypeError(f"{where} got a {type(new).__name__}, expected a {type(old).__name__} as before")
+            if parameter.name in self.signature.outputs and isinstance(new, np.ndarray) and not new.flags.writeable:
+                raise ValueError(f"{where}: the output is read-only")
+        call.rebind(converted)
+        self._values.update(converted)
 
     def synchronize(self) -> None:
         """Wait for the stream; NumPy outputs are filled now.

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from . import errors
+from . import errors, library
 from ._ffi import ffi
 from .backends import NativeBackend
 from .descriptors import Descriptor, make
@@ -247,37 +247,30 @@ class DeviceCall:
         dims, count = ffi.new("int64_t **"), ffi.new("uint64_t *")
         errors.check(self._api.aclGetViewShape(self._pointers[index], dims, count), "aclGetViewShape")
         shape = tuple(ffi.unpack(dims[0], count[0])) if count[0] else ()
-        ffi.dlopen(None).free(dims[0])  # made by operator new[], which libstdc++ forwards to malloc
+        library.free(dims[0])
         return shape
 
     def rebind(self, changes: Mapping[str, Any]) -> None:
-        """Replace tensors by others of the same shape, dtype and strides."""
+        """Replace tensors by others of the same kind, shape and dtype (checked by the caller)."""
         names = [parameter.name for parameter in self._signature.parameters]
-        for name, value in changes.items():
-            index = names.index(name)
-            parameter, old = self._signature.parameters[index], self._values[index]
-            if parameter.kind != "tensor" or not isinstance(old, DeviceArray) or value is None:
-                raise TypeError(f"{self._name}: rebind() replaces tensors that the call has; {name!r} is none")
-            self._rebind(parameter, index, old, value)
+        rows = [(names.index(name), name, value) for name, value in changes.items()]
+        for index, name, value in rows:
+            old = self._values[index]
+            if isinstance(value, DeviceArray) and (value.strides, value.offset, value.buffer.nbytes) != (
+                old.strides,
+                old.offset,
+                old.buffer.nbytes,
+            ):
+                raise ValueError(f"{self._name}: rebind({name}=...) needs the same strides, offset and buffer size")
+        for index, name, value in rows:
+            self._rebind(index, name, value)
 
-    def _rebind(self, parameter: Parameter, index: int, old: DeviceArray, value: Any) -> None:
-        name = parameter.name
-        if (value.shape, value.dtype) != (old.shape, old.dtype):
-            raise ValueError(
-                f"{self._name}: rebind({name}=...) got {value.shape} {value.dtype}, expected {old.shape} {old.dtype}"
-            )
+    def _rebind(self, index: int, name: str, value: Any) -> None:
         if isinstance(value, np.ndarray):
             for key, host in list(self._hosts.items()):
-                if host.device is old:
-                    if host.output and not value.flags.writeable:
-                        raise ValueError(f"{self._name}: output {name!r} is read-only")
-                    self._hosts[key] = _HostTensor(value, old, host.output)
-                    return
-            raise TypeError(f"{self._name}: rebind({name}=...) got a NumPy array for a device array")
-        if any(host.device is old for host in self._hosts.values()):
-            raise TypeError(f"{self._name}: rebind({name}=...) got a device array for a NumPy array")
-        if (value.strides, value.offset, value.buffer.nbytes) != (old.strides, old.offset, old.buffer.nbytes):
-            raise ValueError(f"{self._name}: rebind({name}=...) needs the same strides, offset and buffer size")
+                if host.device is self._values[index]:
+                    self._hosts[key] = _HostTensor(value, host.device, host.output)
+            return
         self._values[index] = value
         if self.reuse != "repeatable" or self._outputs is None:
             self._replace_executor()

@@ -360,6 +360,11 @@ def opened() -> Libraries | None:
     return _current
 
 
+def free(pointer: Any) -> None:
+    """Free an array that an ``aclGet...`` function made (operator new[], which libstdc++ forwards to malloc)."""
+    _libc.free(pointer)
+
+
 def _already_loaded(names: tuple[str, ...]) -> FoundLibrary | None:
     for name in names:
         handle = _libc.dlopen(name.encode(), _FLAGS | os.RTLD_NOLOAD)

@@ -245,8 +245,12 @@ def parse_header(path: str | Path) -> list[Signature]:
 
     Examples
     --------
-    >>> parse_header("cdefs/ops/moe.h")[0].name                           # doctest: +SKIP
-    'aclnnMoeFinalizeRoutingV2Grad'
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".h") as file:
+    ...     _ = file.write("int aclnnXGetWorkspaceSize(int64_t n, uint64_t *workspaceSize, aclOpExecutor **executor);")
+    ...     file.flush()
+    ...     print(parse_header(file.name)[0].parameters[0])
+    int64_t n
     """
     text = Path(path).read_text(encoding="utf-8", errors="replace")
     try:
@@ -314,6 +318,11 @@ def pointer_type(signature: Signature) -> Any:
 def known() -> dict[str, Signature]:
     """Return every signature at hand by operator name: declared ones over built-in ones."""
     return {**_builtins(), **_declared}
+
+
+def builtin(name: str) -> Signature | None:
+    """Return the signature that ``cdefs/ops`` declares, whatever ``declare`` has added."""
+    return _builtins().get(name)
 
 
 def is_builtin(signature: Signature) -> bool:

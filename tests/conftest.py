@@ -19,7 +19,7 @@ settings.load_profile("suite")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--backends",
-        default="reference",
+        default="reference,emulator",
         help="comma-separated backends for the operator suite: reference, emulator",
     )
 

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import aclnn_py
-from aclnn_py import _discovery, backends, emulator, errors
+from aclnn_py import _discovery, backends, emulator, errors, signatures
+from aclnn_py._ffi import ffi
 from aclnn_py.backends import Backend
 
 
@@ -273,3 +274,20 @@ def test_a_backend_gives_signatures_and_refuses_unknown_ones() -> None:
     with pytest.raises(errors.SymbolNotFoundError, match="aclnnNo") as caught:
         backend.signature("aclnnNo")
     assert caught.value.symbol == "aclnnNoGetWorkspaceSize"
+
+
+def test_a_new_declaration_replaces_what_was_prepared_for_the_old_one(
+    backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stage one must never be called through the type of an earlier signature."""
+    if backend.name == "reference":
+        pytest.skip("the reference calls no C function")
+    monkeypatch.setattr(signatures, "_declared", {})
+    name = "aclnnMoeFinalizeRoutingV2"
+    before = signatures.find(name)
+    assert ffi.typeof(backend.plan(before)[0]) is signatures.pointer_type(before)
+    declared = aclnn_py.declare(f"int {name}GetWorkspaceSize(double x, uint64_t *size, aclOpExecutor **executor);")
+    assert signatures.pointer_type(declared) is not signatures.pointer_type(before)
+    assert ffi.typeof(backend.plan(declared)[0]) is signatures.pointer_type(declared)
+    monkeypatch.undo()
+    assert ffi.typeof(backend.plan(before)[0]) is signatures.pointer_type(before)

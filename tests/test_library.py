@@ -488,6 +488,7 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_emulator_has_its_own_operators_only(emulator: Path, built: Path, tmp_path: Path) -> None:
     lib64 = copy(built, tmp_path / "cann")
     library(lib64 / "libopapi_math.so", operator("aclnnAdd", "aclnnSub", answer=1))
+    library(tmp_path / "custom/op_api/lib/libcust_opapi.so", operator("aclnnSub", answer=2))
     script = (
         f"libs = library.open_libraries('emulator', Path({str(emulator)!r}))\n"
         + CALL
@@ -495,7 +496,7 @@ def test_emulator_has_its_own_operators_only(emulator: Path, built: Path, tmp_pa
 print(json.dumps([served("aclnnAdd")[0], libs.has_operator("aclnnSub"), libs.emulator, len(libs.libraries())]))
 """
     )
-    env = {"ASCEND_HOME_PATH": tmp_path / "cann", "ASCEND_CUSTOM_OPP_PATH": tmp_path}
+    env = {"ASCEND_HOME_PATH": tmp_path / "cann", "ASCEND_CUSTOM_OPP_PATH": tmp_path / "custom"}
     assert run(script, tmp_path, env) == [50, False, True, 3]
     # asked for as "npu", through the variable: the same, and it is reported
     env["ACLNN_PY_LIBRARY_PATH"] = emulator

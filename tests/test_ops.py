@@ -119,8 +119,8 @@ def packed(arrays: list[Any]) -> Any:
 
 
 def test_the_table_of_this_file_covers_every_operator() -> None:
-    assert {case.api for case in CASES.values()} == set(OPERATORS)
-    assert set(CASES) <= set(aclnn_py.__all__)
+    assert set(CASES) == {name for name in aclnn_py.__all__ if name.startswith("moe_")}
+    assert {case.api for case in CASES.values()} <= set(OPERATORS)
 
 
 def test_results_are_named_tuples_in_the_order_of_the_c_outputs(backend: Any, name: str) -> None:

@@ -179,6 +179,12 @@ def test_last_writer_of_a_row_wins() -> None:
 # -- sums --------------------------------------------------------------------------------------------------------
 
 
+def row_dots(left: Any, right: Any) -> Any:
+    parts = np.empty((*left.shape[:2], loops.pieces(left.shape[2])), F32)
+    loops.row_dots(left, right, parts)
+    return loops.add_pieces(parts)
+
+
 @pytest.mark.parametrize("hidden", [1, 3, 33, 1024, 1025, 4096, 7168])
 @pytest.mark.parametrize("data", ["random", "positive", "constant"])
 def test_row_dots_keep_the_promised_error(hidden: int, data: str) -> None:
@@ -188,22 +194,31 @@ def test_row_dots_keep_the_promised_error(hidden: int, data: str) -> None:
         a, g = abs(a), abs(g)
     elif data == "constant":
         a, g = np.full_like(a, 0.1), np.full_like(g, 1 / 3)
-    out = np.empty((3, 4), F32)
-    loops.row_dots(a, g, out)
     products = a.astype(np.float64) * g[:, None, :]
-    assert (abs(out - products.sum(-1)) <= 2.0**-20 * abs(products).sum(-1)).all()
+    assert (abs(row_dots(a, g) - products.sum(-1)) <= 2.0**-20 * abs(products).sum(-1)).all()
 
 
 @pytest.mark.parametrize("hidden", [5, 1500, 4096])
 def test_row_dots_do_not_depend_on_their_neighbours(hidden: int) -> None:
     rng = np.random.default_rng(1)
     a, g = rng.standard_normal((6, 5, hidden), F32), rng.standard_normal((6, hidden), F32)
-    whole, single = np.empty((6, 5), F32), np.empty((1, 1), F32)
-    loops.row_dots(a, g, whole)
+    whole = row_dots(a, g)
     for t in range(6):
         for k in range(5):
-            loops.row_dots(a[t : t + 1, k : k + 1], g[t : t + 1], single)
-            assert whole[t, k] == single[0, 0]
+            assert whole[t, k] == row_dots(a[t : t + 1, k : k + 1], g[t : t + 1])[0, 0]
+
+
+@pytest.mark.parametrize("dtype", [F32, F16, BF16], ids=str)
+@pytest.mark.parametrize("hidden", [7, 1024])
+def test_bias_rows_are_added_exactly_from_any_layout(dtype: np.dtype[Any], hidden: int) -> None:
+    table = np.random.default_rng(2).standard_normal((5, hidden), F32).astype(dtype)
+    which = np.array([[4, 0], [4, 2]])
+    expected = 1 + table[which].astype(F32).reshape(4, hidden)
+    for bias in (table, np.asfortranarray(table), np.repeat(table, 2, 0)[::2]):
+        rows = loops.BiasRows(bias, which)
+        target = np.ones((4, hidden), F32)
+        rows.add(rows.which.reshape(-1), target)
+        assert (target == expected).all()
 
 
 # -- blocks, threads, memory -------------------------------------------------------------------------------------

@@ -50,9 +50,7 @@ class OperatorCall:
         self.backend = resolve(backend)
         self.stream = stream
         if self.backend.product not in PRODUCTS:
-            raise errors.UnsupportedError(
-                207000, api, detail=f"{api} exists for {', '.join(PRODUCTS)}; this is {self.backend.product}"
-            )
+            raise errors.unsupported(api, f"{api} exists for {', '.join(PRODUCTS)}; this is {self.backend.product}")
         signature = self.backend.signature(api)
         names = [parameter.name for parameter in signature.parameters]
         values = convert(signature, signature.bind((), arguments))

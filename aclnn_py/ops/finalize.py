@@ -46,7 +46,7 @@ def _relayout(idx: Any, top_k: int, name: str, to_rows: bool) -> Any:
             f"{name}: idx has shape {array.shape}, expected (R*K,) with K = top_k = {top_k} dividing its length"
         )
     shape = (top_k, -1) if to_rows else (-1, top_k)
-    return np.ascontiguousarray(array.reshape(shape).T).reshape(-1) if array.size else array.copy()
+    return array.reshape(shape).T.flatten() if array.size else array.copy()
 
 
 def row_major_row_idx(idx: Any, top_k: int) -> Any:
@@ -397,6 +397,8 @@ def moe_init_routing_v2(
         Output("expertTokensBeforeCapacityOutOptional", (count,), int32, returned=with_before),
     )
     if check_indices:
+        if count == 0 and entries:
+            raise ValueError(f"{call.api}: check_indices needs expert_num, the number of experts; got {expert_num}")
         call.check_domain("expertIdx", 0, count)
     call.run(
         dict(

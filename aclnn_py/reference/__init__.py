@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from . import ep, finalize, routing
+from . import core, ep, finalize, routing
 
 __all__ = ["OPERATORS", "Operator"]
 
@@ -63,4 +63,5 @@ OPERATORS: dict[str, Operator] = {
     "aclnnMoeTokenPermuteWithEpGrad": Operator(ep.validate_permute_grad, ep.compute_permute_grad),
     "aclnnMoeTokenUnpermuteWithEp": Operator(ep.validate_unpermute, ep.compute_unpermute),
     "aclnnMoeTokenUnpermuteWithEpGrad": Operator(ep.validate_unpermute_grad, ep.compute_unpermute_grad),
+    **{name: Operator(*stages) for name, stages in core.OPERATORS.items()},
 }

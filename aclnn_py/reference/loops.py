@@ -122,6 +122,12 @@ def row_dots(left: Floats, right: Floats, out: Floats) -> None:
         np.matmul(left[:, :, None, cut:], right[:, None, cut:, None], out=out[:, :, whole:, None])
 
 
+def add_pieces(parts: Floats) -> Floats:
+    """Add the pieces of :func:`row_dots`; return (T, K)."""
+    with np.errstate(all="ignore"):
+        return parts.sum(axis=2, dtype=np.float64).astype(np.float32)
+
+
 def scatter_grad(
     grad: Rows,
     rows: Index,
@@ -188,8 +194,7 @@ def scatter_grad(
                     out.put(r[won], block[won])
 
     parallel(tokens, rows.size * width * out.dtype.itemsize, body)
-    with np.errstate(all="ignore"):
-        sums = parts.sum(axis=2, dtype=np.float64).astype(np.float32)
+    sums = add_pieces(parts)
     if dropped_is_zero and not bias:
         sums[rows < 0] = 0
     narrow(sums, dots, np.empty_like(sums))

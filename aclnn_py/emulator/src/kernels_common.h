@@ -135,6 +135,12 @@ public:
         return scratch;
     }
 
+    // Row r as something to prefetch, or `otherwise`.
+    template <class T>
+    const T *hint(int64_t r, const T *otherwise) const {
+        return direct_ && r >= 0 && r < count_ ? base<T>() + offset(r) : otherwise;
+    }
+
     // Where to compute row r: the row itself, or `scratch`, which finish() then spreads.
     template <class T>
     T *target(int64_t r, T *scratch) const {

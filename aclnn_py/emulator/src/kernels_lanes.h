@@ -6,9 +6,9 @@
 
 // ---- 16-bit floats. U is uint32_t or eight lanes of it.
 
-EMU_INLINE F8 as_floats(U8 bits) { return (F8)bits; }
-EMU_INLINE U8 as_bits(F8 value) { return (U8)value; }
-EMU_INLINE F8 from_count(U8 count) { return __builtin_convertvector((I8)count, F8); }
+EMU_INLINE F8 as_floats(const U8 &bits) { return (F8)bits; }
+EMU_INLINE U8 as_bits(const F8 &value) { return (U8)value; }
+EMU_INLINE F8 from_count(const U8 &count) { return __builtin_convertvector((I8)count, F8); }
 
 EMU_INLINE float as_floats(uint32_t bits) {
     float value;
@@ -24,9 +24,9 @@ EMU_INLINE float from_count(uint32_t count) { return static_cast<float>(static_c
 
 // Exact widening.
 template <class U>
-EMU_INLINE U widen_bits(Bf16, U raw) { return raw << 16; }
+EMU_INLINE U widen_bits(Bf16, const U &raw) { return raw << 16; }
 template <class U>
-EMU_INLINE U widen_bits(Half, U raw) {
+EMU_INLINE U widen_bits(Half, const U &raw) {
     U magnitude = (raw & 0x7fffu) << 13;
     U normal = magnitude + (112u << 23);
     normal = magnitude >= (0x7c00u << 13) ? normal + (112u << 23) : normal;  // infinity and NaN
@@ -37,13 +37,13 @@ EMU_INLINE U widen_bits(Half, U raw) {
 
 // Round to nearest, ties to even; overflow gives infinity, NaN stays NaN.
 template <class U>
-EMU_INLINE U narrow_bits(Bf16, U bits) {
+EMU_INLINE U narrow_bits(Bf16, const U &bits) {
     U rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     U nan = (bits >> 16) | 0x40u;
     return (bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded;
 }
 template <class U>
-EMU_INLINE U narrow_bits(Half, U bits) {
+EMU_INLINE U narrow_bits(Half, const U &bits) {
     U magnitude = bits & 0x7fffffffu;
     U normal = (magnitude + 0xfffu + ((magnitude >> 13) & 1u) - (112u << 23)) >> 13;
     // Below 2^-14, adding 0.5 makes the float adder round at 2^-24, the spacing of subnormal halves.
@@ -103,7 +103,7 @@ EMU_INLINE F8 load_part(const T *from, int64_t count) {
     return load8(padded);
 }
 template <class T>
-EMU_INLINE void store_part(T *to, F8 value, int64_t count) {
+EMU_INLINE void store_part(T *to, const F8 &value, int64_t count) {
     T padded[8];
     store8(padded, value);
     std::memcpy(to, padded, count * sizeof(T));
@@ -113,7 +113,8 @@ EMU_INLINE void store_part(T *to, F8 value, int64_t count) {
 // added pairwise, as the carries of a binary counter.
 class TreeSum {
 public:
-    EMU_INLINE void add(F8 block) {
+    EMU_INLINE void add(const F8 &first) {
+        F8 block = first;
         int level = 0;
         for (uint64_t carry = blocks_++; carry & 1; carry >>= 1) block = levels_[level++] + block;
         levels_[level] = block;
@@ -145,13 +146,14 @@ struct ScaleAndDot {
         return a * grad;
     }
     EMU_INLINE float run(int64_t n) const {
+        // The hardware stops prefetching at each page, and cannot guess which row comes next.
+        constexpr int64_t line = static_cast<int64_t>(64 / sizeof(T));
+        const int64_t ahead = n < 128 * line ? n : 128 * line;
         TreeSum sum;
         int64_t j = 0;
         for (; j + 128 <= n; j += 128) {
-            // The hardware stops prefetching at each page, and cannot guess which row comes next.
-            constexpr int64_t line = static_cast<int64_t>(64 / sizeof(T)), ahead = 32 * line;
             const T *soon = j + ahead < n ? x + j + ahead : next + (j + ahead - n);
-            for (int64_t at = 0; at < 128; at += line) __builtin_prefetch(soon + at);
+            for (int64_t at = 0; at < 128; at += line) __builtin_prefetch(soon + at, 0, 2);
             F8 c0 = step(j), c1 = step(j + 8), c2 = step(j + 16), c3 = step(j + 24);
 #pragma GCC unroll 3
             for (int64_t i = j + 32; i < j + 128; i += 32) {

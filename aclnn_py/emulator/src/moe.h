@@ -1,6 +1,7 @@
 // The MoE operators: their table entries, and how their statuses and ranges differ between releases.
 #pragma once
 
+#include "checks.h"
 #include "op.h"
 
 namespace emu {
@@ -22,9 +23,11 @@ struct MoeRelease {
     aclnnStatus grad_refused;
     aclnnStatus grad_optional_dtype;  // dtype of expandedX, scales, expertIdx, bias
     aclnnStatus grad_no_kernel;       // dtypes each accepted, but no kernel for the combination
+    bool empty_checks_rank;           // the rank of the tokens is looked at although nothing will be launched
     bool grad_empty_skips_dtype;      // tensors without elements keep their dtype unchecked
     // The forward V2 compiles its dtype checks in for 950 only; on A2 and A3 the kernel look-up finds the fault.
     aclnnStatus forward_dtype_a2;
+    bool forward_checks_rows;  // A2 and A3, modes 0 and 2: expandedX has R*K rows
     bool ep_on_950;
     bool ep_checks_probs_dtype;        // else the kernel reads the bytes of probs in the dtype of the output
     bool ep_grad_checks_shapes;        // else only the rank of sortedIndices, topK > 512 and zeros are refused
@@ -38,15 +41,25 @@ struct MoeRelease {
 inline const MoeRelease &moe_release(const Config &config) {
     static const MoeRelease rows[] = {
         // Host: the documented behaviour, as the reference backend gives it
-        {561103, 161002, 561103, true, 161002, true, true, true, true, NullRange::All, NullRange::All, true, true},
+        {561103, 161002, 561103, true, true, 161002, true, true, true, true, true, NullRange::All, NullRange::All,
+         true, true},
         // Cann91
-        {561103, 161002, 561103, true, 561103, false, false, false, false, NullRange::LastEmpty, NullRange::Empty,
-         false, false},
+        {561103, 161002, 561103, false, true, 561103, false, false, false, false, false, NullRange::LastEmpty,
+         NullRange::Empty, false, false},
         // Cann8
-        {561002, 561002, 161002, false, 561103, false, false, false, true, NullRange::LastEmpty, NullRange::Empty,
-         false, false},
+        {561002, 561002, 161002, false, false, 561103, false, false, false, false, true, NullRange::LastEmpty,
+         NullRange::Empty, false, false},
     };
     return rows[static_cast<int>(config.release)];
+}
+
+// The answer when no output has elements.
+inline Status nothing_to_launch(const Arg &tokens, const char *name, int highest_rank, aclnnStatus code,
+                                const Config &config) {
+    int rank = tokens.tensor.ndim;
+    EMU_REQUIRE(!moe_release(config).empty_checks_rank || (rank >= 2 && rank <= highest_rank), code, name,
+                " has shape ", shape_text(tokens.tensor), "; accepted: 2 dimensions", highest_rank > 2 ? " or 3" : "");
+    return ready(0, true);
 }
 
 }  // namespace emu

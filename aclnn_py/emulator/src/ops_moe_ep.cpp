@@ -103,7 +103,9 @@ Status check_grad(const std::vector<Arg> &args, const Config &config) {
     if (release.ep_checks_probs_dtype) {
         EMU_PASS(check_dtypes(args, kGradProbsRules, false, false, kParamInvalid));
     }
-    if (all_empty(args, {kPermutedGrad, kProbsGrad})) return ready(kGeneratedWorkspace, true);
+    if (all_empty(args, {kPermutedGrad, kProbsGrad})) {
+        return nothing_to_launch(args[kTokensGrad], "unpermutedTokensGrad", 2, kTilingRefused, config);
+    }
 
     const View &grad = args[kTokensGrad].tensor, &indices = args[kIndices].tensor;
     EMU_REQUIRE(!args[kPermuted].present || args[kPermuted].tensor.dtype == grad.dtype, kTilingRefused,
@@ -189,13 +191,13 @@ void run_grad_rows(const std::vector<Arg> &args, const Config &config) {
             for (int64_t i = t * top_k; i < (t + 1) * top_k; ++i) {
                 int64_t r = index[i];
                 if (r < 0) {  // 0 * g is really evaluated: 0, or NaN when g has an infinity or a NaN
-                    dots[i] = scale_and_dot<T>(zeros, nullptr, g, 0, out_row, hidden, false) + 0.0f;
+                    dots[i] = scale_and_dot<T>(zeros, nullptr, g, 0, out_row, hidden, zeros, false) + 0.0f;
                     continue;
                 }
                 bool writes = writer[r] == i;
                 T *to = writes ? out.target(r, out_row) : out_row;
-                dots[i] = scale_and_dot<T>(permuted.read(r, x_row), nullptr, g, probs[i], to, hidden,
-                                           stream && writes);
+                const T *x = permuted.read(r, x_row), *next = permuted.hint(i + 1 < entries ? index[i + 1] : -1, x);
+                dots[i] = scale_and_dot<T>(x, nullptr, g, probs[i], to, hidden, next, stream && writes);
                 if (writes) out.finish(r, to);
             }
         }
@@ -287,7 +289,9 @@ Status check_unpermute(const std::vector<Arg> &args, const Config &config) {
     const MoeRelease &release = moe_release(config);
     EMU_PASS(check_generated(args, kUnpermuteRules, on_product(config), config));
     if (release.ep_checks_probs_dtype) EMU_PASS(check_dtypes(args, kUnpermuteRules, false, false, kParamInvalid));
-    if (all_empty(args, {kUnpermuteOut})) return ready(kGeneratedWorkspace, true);
+    if (all_empty(args, {kUnpermuteOut})) {
+        return nothing_to_launch(args[kRows], "permutedTokens", 2, kTilingRefused, config);
+    }
     const View &probs = args[kWeights].tensor;
     int64_t top_k = args[kNumTopk].i, entries = dim(args[kGatherIndices].tensor, 0);
     EMU_REQUIRE(!args[kWeights].present || (probs.ndim == 2 && probs.dims[1] == top_k && probs.numel() == entries &&
@@ -303,7 +307,9 @@ Status check_permute_grad(const std::vector<Arg> &args, const Config &config) {
     const MoeRelease &release = moe_release(config);
     EMU_PASS(check_generated(args, kPermuteGradRules, on_product(config), config));
     if (release.ep_checks_probs_dtype) EMU_PASS(check_dtypes(args, kPermuteGradRules, false, false, kParamInvalid));
-    if (all_empty(args, {kGatherOut, kWeightsOut})) return ready(kGeneratedWorkspace, true);
+    if (all_empty(args, {kGatherOut, kWeightsOut})) {
+        return nothing_to_launch(args[kRows], "permutedTokensOutputGrad", 2, kTilingRefused, config);
+    }
     EMU_PASS(check_gather(args, kPermuteGradRules, kGatherOut, release));
     const View &weights = args[kWeights].tensor, &weights_out = args[kWeightsOut].tensor;
     EMU_REQUIRE(!args[kWeights].present || weights.ndim == 1, kTilingRefused,

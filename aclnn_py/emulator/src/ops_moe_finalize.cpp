@@ -132,7 +132,9 @@ Status check_grad(const std::vector<Arg> &args, const Config &config) {
     EMU_PASS(check_present(args, kGradRules));
     EMU_PASS(check_dtypes(args, kGradRules, true, release.grad_empty_skips_dtype, kParamInvalid));
     EMU_PASS(check_dtypes(args, kGradRules, false, release.grad_empty_skips_dtype, release.grad_optional_dtype));
-    if (all_empty(args, {kGradExpandedX, kGradScales})) return ready(kCompositeWorkspace, true);
+    if (all_empty(args, {kGradExpandedX, kGradScales})) {
+        return nothing_to_launch(args[kGradY], "gradY", 2, release.grad_refused, config);
+    }
 
     EMU_REQUIRE(config.product != Product::Other, kInnerNullptr,
                 "aclnnMoeFinalizeRoutingV2Grad has no kernel for this SoC; supported: A2, A3, 950");
@@ -154,11 +156,12 @@ void run_grad_rows(const std::vector<Arg> &args) {
     int64_t rows = hidden > 0 ? expanded_rows(args) : 0;
     Rows grads(grad_y, hidden), out(args[kGradExpandedX].tensor, hidden);
     std::vector<int64_t> index = read_ints(args[kRowIdx].tensor);
+    int64_t entries = static_cast<int64_t>(index.size());
 
     // The last entry that names a row writes it, also when threads run in another order.
     std::vector<int64_t> writer(rows, -1);
-    for (size_t i = 0; i < index.size(); ++i) {
-        if (index[i] >= 0 && index[i] < rows) writer[index[i]] = static_cast<int64_t>(i);
+    for (int64_t i = 0; i < entries; ++i) {
+        if (index[i] >= 0 && index[i] < rows) writer[index[i]] = i;
     }
     bool stream = rows * hidden * static_cast<int64_t>(sizeof(T)) > kStreamBytes;
 
@@ -176,12 +179,13 @@ void run_grad_rows(const std::vector<Arg> &args) {
                     int64_t r = index[i];
                     const T *b = bias.row(i, b_row);
                     if (r < 0 || r >= rows) {  // dropped: nothing but the bias has a part in the token
-                        dots[i] = b ? scale_and_dot<T>(b, nullptr, g, 0, out_row, hidden, false) : 0;
+                        dots[i] = b ? scale_and_dot<T>(b, nullptr, g, 0, out_row, hidden, b, false) : 0;
                         continue;
                     }
                     bool writes = writer[r] == i;
                     T *to = writes ? out.target(r, out_row) : out_row;
-                    dots[i] = scale_and_dot(expanded.read(r, x_row), b, g, factors[i], to, hidden, stream && writes);
+                    const T *x = expanded.read(r, x_row), *next = expanded.hint(i + 1 < entries ? index[i + 1] : -1, x);
+                    dots[i] = scale_and_dot(x, b, g, factors[i], to, hidden, next, stream && writes);
                     if (writes) out.finish(r, to);
                 }
             }
@@ -226,7 +230,8 @@ constexpr TensorRule kForwardRules[] = {
     {kFwdOut, "out", true, Dtypes::Token, kFwdExpandedX},
 };
 
-Status check_forward_shapes(const std::vector<Arg> &args, aclnnStatus code) {
+Status check_forward_shapes(const std::vector<Arg> &args, const Config &config) {
+    const aclnnStatus code = kInnerNullptr;
     const View &x = args[kFwdExpandedX].tensor, &row_idx = args[kFwdRowIdx].tensor, &bias = args[kFwdBias].tensor;
     const View &scales = args[kFwdScales].tensor;
     int64_t mode = args[kFwdDropPadMode].i;
@@ -242,6 +247,9 @@ Status check_forward_shapes(const std::vector<Arg> &args, aclnnStatus code) {
     EMU_REQUIRE(tokens * top_k == entries && (!args[kFwdScales].present || scales.dims[0] == tokens), code,
                 "expandedRowIdx has ", entries, " elements and scalesOptional has shape ", shape_text(scales),
                 "; accepted: R*K elements");
+    bool counted = !padded && config.product != Product::P950 && moe_release(config).forward_checks_rows;
+    EMU_REQUIRE(!counted || x.dims[0] == entries, code, "expandedX has shape ", shape_text(x), "; accepted: (", entries,
+                ", H), a row for each element of expandedRowIdx");
     EMU_REQUIRE(!args[kFwdX2].present || args[kFwdX1].present, code,
                 "x1Optional is a null pointer; it is required with x2Optional");
     EMU_REQUIRE(!args[kFwdBias].present || args[kFwdExpertIdx].present, code,
@@ -269,12 +277,14 @@ Status check_forward(const std::vector<Arg> &args, const Config &config) {
     aclnnStatus dtype_code = on_950 ? kParamInvalid : moe_release(config).forward_dtype_a2;
     EMU_PASS(check_dtypes(args, kForwardRules, true, true, dtype_code));
     EMU_PASS(check_dtypes(args, kForwardRules, false, true, dtype_code));
-    if (all_empty(args, {kFwdOut})) return ready(kCompositeWorkspace, true);
+    if (all_empty(args, {kFwdOut})) {
+        return nothing_to_launch(args[kFwdExpandedX], "expandedX", 3, kInnerNullptr, config);
+    }
     EMU_REQUIRE(config.product != Product::Other, kInnerNullptr,
                 "aclnnMoeFinalizeRoutingV2 has no kernel for this SoC; supported: A2, A3, 950");
     EMU_PASS(check_dtypes(args, kForwardRules, true, false, kInnerNullptr));
     EMU_PASS(check_dtypes(args, kForwardRules, false, false, kInnerNullptr));
-    EMU_PASS(check_forward_shapes(args, kInnerNullptr));
+    EMU_PASS(check_forward_shapes(args, config));
     aclDataType tokens = args[kFwdExpandedX].tensor.dtype, scales = args[kFwdScales].tensor.dtype;
     EMU_REQUIRE(!args[kFwdScales].present || on_950 || scales == tokens || (tokens == ACL_BF16 && scales == ACL_FLOAT),
                 kInnerNullptr, "scalesOptional is ", dtype_text(scales), " and expandedX is ", dtype_text(tokens),

@@ -109,7 +109,9 @@ Status check_init(const std::vector<Arg> &args, const Config &config) {
     const View &experts = args[kExpertIdx].tensor;
     EMU_REQUIRE(config.product == Product::P950 || experts.numel() == 0 || experts.dtype == ACL_INT32, kParamInvalid,
                 "expertIdx is ", dtype_text(experts.dtype), "; on ", product_text(config.product), " accepted: int32");
-    if (all_empty(args, {kExpandedX, kRowIdx, kCountOut, kBeforeOut})) return ready(kCompositeWorkspace, true);
+    if (all_empty(args, {kExpandedX, kRowIdx, kCountOut, kBeforeOut})) {
+        return nothing_to_launch(args[kX], "x", 2, kInnerNullptr, config);
+    }
     EMU_REQUIRE(config.product != Product::Other, kInnerNullptr,
                 "aclnnMoeInitRoutingV2 has no kernel for this SoC; supported: A2, A3, 950");
     EMU_PASS(check_dtypes(args, kInitRules, true, false, kInnerNullptr));
@@ -184,7 +186,9 @@ Status check_permute(const std::vector<Arg> &args, const Config &config) {
                      (config.product == Product::P950 && release.ep_on_950);
     EMU_PASS(check_generated(args, kPermuteRules, installed, config));
     if (release.ep_checks_probs_dtype) EMU_PASS(check_dtypes(args, kPermuteRules, false, false, kParamInvalid));
-    if (all_empty(args, {kTokensOut, kSortedOut, kProbsOut})) return ready(kGeneratedWorkspace, true);
+    if (all_empty(args, {kTokensOut, kSortedOut, kProbsOut})) {
+        return nothing_to_launch(args[kTokens], "tokens", 2, kTilingRefused, config);
+    }
 
     const View &tokens = args[kTokens].tensor, &indices = args[kIndices].tensor, &probs = args[kProbs].tensor;
     const aclnnStatus code = kTilingRefused;
