@@ -35,7 +35,10 @@ FLOAT_MAX = float(np.finfo(np.float32).max)
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of more digits than Python prints
+        text = "(too long to show)"
     return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
 
 
@@ -71,9 +74,16 @@ def _int(where: str, parameter: Parameter, value: Any) -> int:
 def _real(where: str, parameter: Parameter, value: Any, single: bool) -> float:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise _refuse(where, parameter, value, "a real number")
-    number = float(value)
-    if single and math.isfinite(number) and abs(number) > FLOAT_MAX:
-        raise OverflowError(f"{where}: argument {parameter.name!r} (float) takes float32 values, got {number!r}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    beyond = math.isinf(number) and not (isinstance(value, (float, np.floating)) and np.isinf(value))
+    if beyond or (single and math.isfinite(number) and abs(number) > FLOAT_MAX):
+        width = "float32" if single else "float64"
+        raise OverflowError(
+            f"{where}: argument {parameter.name!r} ({parameter.ctype}) takes {width} values, got {_shown(value)}"
+        )
     return number
 
 
@@ -90,7 +100,10 @@ def _string(where: str, parameter: Parameter, value: Any) -> bytes | None:
         return None
     if not isinstance(value, (str, bytes)):
         raise _refuse(where, parameter, value, "a string")
-    text = value.encode() if isinstance(value, str) else value
+    try:
+        text = value.encode() if isinstance(value, str) else value
+    except UnicodeEncodeError:
+        raise _refuse(where, parameter, value, "a string that UTF-8 can hold") from None
     if b"\0" in text:
         raise ValueError(f"{where}: argument {parameter.name!r} ({parameter.ctype}) must not contain NUL characters")
     return text
@@ -111,7 +124,7 @@ def _enum(where: str, parameter: Parameter, value: Any) -> int:
 
         try:
             return int(ffi.integer_const(value))
-        except AttributeError:
+        except (AttributeError, ffi.error):
             raise _refuse(where, parameter, value, f"a name or number of {parameter.ctype}") from None
     return _integer(where, parameter, value, "int32_t")
 
@@ -157,6 +170,10 @@ def _scalar(where: str, parameter: Parameter, value: Any) -> Scalar | None:
         return Scalar(value)
     except TypeError:
         raise _refuse(where, parameter, value, "a number, aclnn_py.Scalar(value, dtype) or None") from None
+    except OverflowError:
+        raise OverflowError(
+            f"{where}: argument {parameter.name!r} ({parameter.ctype}) takes integers of 64 bits, got {_shown(value)}"
+        ) from None
 
 
 def _scalar_list(where: str, parameter: Parameter, value: Any) -> tuple[Scalar, ...] | None:

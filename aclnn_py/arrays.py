@@ -59,8 +59,11 @@ class NumpyFamily:
     on_host = True
 
     def convert(self, where: str, value: Any) -> Any:
-        """Accept ndarrays whose dtype has an aclDataType and native byte order; masked arrays would lose the mask."""
-        if not isinstance(value, np.ndarray) or isinstance(value, np.ma.MaskedArray):
+        """Accept ndarrays whose dtype has an aclDataType and native byte order.
+
+        Masked arrays would lose their mask, and a matrix stays two-dimensional whatever is done to it.
+        """
+        if not isinstance(value, np.ndarray) or isinstance(value, (np.ma.MaskedArray, np.matrix)):
             raise TypeError(f"{where} takes an array, got {type(value).__name__}")
         try:
             dtypes.to_acl(value.dtype)

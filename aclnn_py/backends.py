@@ -268,8 +268,8 @@ def _product(value: str) -> str:
     try:
         return product_of_soc(value)
     except ValueError:
-        if value in {"310P", "310B", "910A"}:  # families that product_of_soc names
-            return value
+        if value.upper() in {"310P", "310B", "910A"}:  # families that product_of_soc names
+            return value.upper()
         raise
 
 

@@ -168,6 +168,8 @@ def parse(spec: Any) -> np.dtype[Any]:
     >>> parse("ACL_FLOAT")
     dtype('float32')
     """
+    if spec is None:  # NumPy reads it as float64
+        raise TypeError("a dtype is needed, got None")
     if isinstance(spec, str) and spec in _BY_ALIAS:
         return _numpy(_BY_ALIAS[spec][0])
     dtype: np.dtype[Any] = np.dtype(spec)

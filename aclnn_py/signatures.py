@@ -170,6 +170,8 @@ def _normalise(declaration: str) -> tuple[str, str]:
     ctype = " ".join(words.split())
     if not ctype:
         raise ValueError(f"parameter {declaration.strip()!r} has no type or no name")
+    if not re.fullmatch(r"[A-Za-z_][\w ]*", ctype):  # a default value, an array, an attribute
+        raise ValueError(f"cannot read the parameter {declaration.strip()!r}")
     return (f"{ctype} {'*' * stars}" if stars else ctype), match.group(2)
 
 

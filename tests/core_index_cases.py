@@ -10,7 +10,7 @@ import numpy as np
 from core_cases import Case, Source, axis_of, ranked
 from core_oracle import EPS, FLOATS, INTS, NAMES, Want, kind, operand, wide
 
-from aclnn_py import dtypes
+from aclnn_py import Scalar, dtypes
 
 
 def _softmax(op: str, source: Source) -> Case:
@@ -210,3 +210,36 @@ BUILDERS = {
 def draw(op: str, seed: int) -> Case:
     """The call of an operator that belongs to a seed."""
     return BUILDERS[op](op, Source(seed))
+
+
+def _spoil(name: str, value: Any, source: Source) -> Any:
+    """Another value for an argument, most often one that is refused."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return source.pick([-9, -2, -1, 0, 1, 2, 3, 4, 9, 12, 27])
+    if source.chance(0.1):
+        return None
+    if isinstance(value, Scalar):
+        return Scalar(1, "complex64") if source.chance(0.2) else source.scalar()
+    if isinstance(value, np.ndarray):
+        if name == "index":
+            return np.zeros(source.shape(), value.dtype)
+        if source.chance(0.5):
+            return source.values(source.shape(), value.dtype.name)
+        other = source.pick([*NAMES, "complex64", "uint32"])
+        return source.values(value.shape, other) if other in NAMES else np.zeros(value.shape, other)
+    if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
+        return [*value, _spoil("", value[0], source)][int(source.random.integers(2)) :]
+    return None if value is None else [int(i) for i in source.random.integers(-3, 3, int(source.random.integers(4)))]
+
+
+def spoiled(op: str, seed: int) -> Case:
+    """A call with one or two arguments replaced; indices are 0, which only an empty dimension refuses."""
+    source = Source(seed)
+    case = draw(op, seed)
+    args = {n: np.zeros(v.shape, v.dtype) if n == "index" else v for n, v in case.args.items()}
+    for _ in range(1 if source.chance(0.7) else 2):
+        name = source.pick(list(args))
+        args[name] = _spoil(name, args[name], source)
+    return Case(op, args, case.wants)

@@ -9,7 +9,7 @@ import harness
 import numpy as np
 import pytest
 from core_cases import OPERATORS, Case
-from core_index_cases import BUILDERS, draw
+from core_index_cases import BUILDERS, draw, spoiled
 
 import aclnn_py
 from aclnn_py import errors, reference, signatures
@@ -246,3 +246,119 @@ def test_wrong_arguments_are_refused(backend: Any, op: str, args: dict[str, Any]
     _has(backend, op)
     code, detail = _status(backend, op, args)
     assert (code, name in detail) == (161002, True), detail
+
+
+# -- memory that operands share ------------------------------------------------------------------------
+
+
+def _views(backend: Any, base: np.ndarray, keys: list[Any], operate: Any) -> np.ndarray:
+    """Run on views of one buffer, truly in place, and return the buffer."""
+    if backend.name == "reference":
+        for api, args in operate([base[key] for key in keys]):
+            operator = reference.OPERATORS[api]
+            operator.validate(args, backend.product)
+            operator.compute(args, backend.product)
+        return base
+    memory = backend.to_device(base)
+    for api, args in operate([memory[key] for key in keys]):
+        harness.execute(backend, api, args)
+    return memory.numpy()
+
+
+@pytest.mark.parametrize("dtype", [harness.F32, harness.BF16, harness.I32, np.dtype(np.int8)])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        (np.s_[::2, 1::2], np.s_[1::2, ::2], np.s_[::2, 1::2]),  # the output is an operand
+        (np.s_[1:, :], np.s_[:-1, :], np.s_[1:, :]),  # and overlaps the other
+        (np.s_[:3, :3], np.s_[1:, 1:4], np.s_[:3, 1:4]),  # overlaps both
+    ],
+)
+def test_operands_share_a_buffer(backend: Any, dtype: np.dtype, keys: tuple[Any, ...]) -> None:
+    _has(backend, "aclnnAdd")
+    base = np.arange(24).reshape(4, 6).astype(dtype)
+    expected = base.copy()
+    one, two = expected[keys[0]].copy(), expected[keys[1]].copy()
+    expected[keys[2]] = one + two * 2
+
+    def operate(views: list[Any]) -> list[Any]:
+        return [("aclnnAdd", {"self": views[0], "other": views[1], "alpha": aclnn_py.Scalar(2), "out": views[2]})]
+
+    got = _views(backend, base, list(keys), operate)
+    assert got.astype(np.float64).tolist() == expected.astype(np.float64).tolist()
+
+
+def test_chain_in_place_on_a_view(backend: Any) -> None:
+    _has(backend, "aclnnInplaceMuls")
+    base = np.ones((3, 4), np.float16)
+
+    def operate(views: list[Any]) -> list[Any]:
+        return [
+            ("aclnnInplaceFillScalar", {"selfRef": views[0], "value": aclnn_py.Scalar(3)}),
+            ("aclnnInplaceMuls", {"selfRef": views[0], "other": aclnn_py.Scalar(-0.5)}),
+            ("aclnnInplaceRelu", {"selfRef": views[1]}),
+        ]
+
+    got = _views(backend, base, [np.s_[:, 1], np.s_[1:, :]], operate)
+    assert got.tolist() == [[1, -1.5, 1, 1], [1, 0, 1, 1], [1, 0, 1, 1]]
+
+
+# -- indices outside their domain ----------------------------------------------------------------------
+
+_INDEXED = [
+    ("aclnnGather", {"self": _z(3), "dim": 0, "index": np.array([0, 3]), "out": np.full(2, 7, F4)}),
+    ("aclnnIndexSelect", {"self": _z(3), "dim": 0, "index": np.array([-1, 1]), "out": np.full(2, 7, F4)}),
+    ("aclnnScatterAdd", {"self": _z(3), "dim": 0, "index": np.array([5]), "src": _z(1), "out": np.full(3, 7, F4)}),
+    (
+        "aclnnIndexAdd",
+        {"self": _z(3), "dim": 0, "index": np.array([1, 3]), "source": _z(2), "alpha": 1, "out": np.full(3, 7, F4)},
+    ),
+]
+
+
+@pytest.mark.parametrize(("op", "args"), _INDEXED, ids=[row[0] for row in _INDEXED])
+def test_reference_refuses_an_index_outside(op: str, args: dict[str, Any]) -> None:
+    with pytest.raises(errors.IndexOutOfRangeError, match="index.*expected 0 to 2"):
+        harness.execute(aclnn_py.get_backend("reference"), op, args)
+    assert (args["out"] == 7).all()
+
+
+# -- reference against emulator ------------------------------------------------------------------------
+
+#: Casts of floats to integers that cannot hold them give what they give.
+_UNDEFINED = ("aclnnCast", "aclnnInplaceCopy", "aclnnInplaceFillScalar", "aclnnArange")
+
+
+def _outcome(backend: Any, op: str, args: dict[str, Any], outputs: list[str]) -> tuple[int, list[np.ndarray]]:
+    args = args | {name: np.array(args[name]) for name in outputs if args[name] is not None}
+    code, _ = _status(backend, op, args)
+    return code, [args[name] for name in outputs] if code == 0 else []
+
+
+def _agree(one: np.ndarray, two: np.ndarray) -> bool:
+    if one.dtype.kind in "iub":
+        return bool((one == two).all())
+    digits = {"bfloat16": 7, "float16": 10}.get(one.dtype.name, 18)
+    with np.errstate(all="ignore"):
+        a, b = one.astype(np.float64), two.astype(np.float64)
+        size = np.abs(a[np.isfinite(a)]).max(initial=0)
+    return np.allclose(a, b, rtol=2.0 ** (1 - digits), atol=2.0**-18 * size, equal_nan=True)
+
+
+@pytest.mark.parametrize("op", OPERATORS)
+def test_reference_and_emulator_answer_alike(pytestconfig: pytest.Config, op: str) -> None:
+    """Calls of which a part is replaced at random: the same status, and the same result where there is one."""
+    if set(pytestconfig.getoption("--backends").split(",")) != {"reference", "emulator"}:
+        pytest.skip("compares the two backends: needs --backends reference,emulator")
+    pair = [aclnn_py.get_backend(name) for name in ("reference", "emulator")]
+    _has(pair[1], op)
+    refused = 0
+    for seed in range(500, 530):
+        case = spoiled(op, seed)
+        answers = [_outcome(backend, op, case.args, list(case.wants)) for backend in pair]
+        assert answers[0][0] == answers[1][0], f"seed {seed}: {answers[0][0]}, {answers[1][0]}\n{shown(case)}"
+        refused += answers[0][0] != 0
+        if op not in _UNDEFINED:
+            for one, two in zip(answers[0][1], answers[1][1], strict=True):
+                assert _agree(one, two), f"seed {seed}: {one} and {two}\n{shown(case)}"
+    assert 0 < refused < 30

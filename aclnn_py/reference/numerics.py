@@ -132,11 +132,11 @@ class Rows:
         self.count = array.shape[0] * array.shape[1] if array.ndim == 3 else array.shape[0]
         self.width = array.shape[-1]
         self.dtype = self._array.dtype
-        if self._array.flags.carray or (self._array.flags.c_contiguous and self._array.flags.aligned):
+        # ndarray.take would first copy the whole of any other array
+        self._dense = self._array.flags.c_contiguous and self._array.flags.aligned
+        if self._dense:
             self._array = self._array.reshape(self.count, self.width)
             self._inner = 0
-        # np.take makes a whole copy of anything else
-        self._dense = self._array.flags.c_contiguous and self._array.flags.aligned
 
     def _key(self, rows: Index) -> Any:
         return (rows // self._inner, rows % self._inner) if self._inner else rows

@@ -7,10 +7,11 @@ set(ACLNN_OPERATORS
   MoeTokenPermuteWithEpGrad
   MoeTokenUnpermuteWithEp
   MoeTokenUnpermuteWithEpGrad
-  Abs Add Adds Arange BitwiseAndScalar BitwiseAndTensor BitwiseNot BitwiseOrScalar BitwiseOrTensor
-  BitwiseXorScalar BitwiseXorTensor Cast Ceil Clamp ClampMax ClampMaxTensor ClampMin ClampMinTensor
-  ClampTensor Cos Div Divs EqScalar EqTensor Erf Exp Floor GeScalar GeTensor Gelu GtScalar GtTensor InplaceAdd
-  InplaceAdds InplaceBitwiseAndScalar InplaceBitwiseAndTensor InplaceBitwiseOrScalar InplaceBitwiseOrTensor
+  Abs Add Addmm Adds Amax Amin Arange ArgMax ArgMin BatchMatMul BitwiseAndScalar BitwiseAndTensor BitwiseNot
+  BitwiseOrScalar BitwiseOrTensor BitwiseXorScalar BitwiseXorTensor Cast Cat Ceil Clamp ClampMax
+  ClampMaxTensor ClampMin ClampMinTensor ClampTensor Cos Cumsum Div Divs EqScalar EqTensor Erf Exp Floor
+  Gather GeScalar GeTensor Gelu GtScalar GtTensor IndexAdd IndexSelect InplaceAdd InplaceAddmm InplaceAdds
+  InplaceBitwiseAndScalar InplaceBitwiseAndTensor InplaceBitwiseOrScalar InplaceBitwiseOrTensor
   InplaceBitwiseXorScalar InplaceBitwiseXorTensor InplaceCeil InplaceClampMax InplaceClampMaxTensor
   InplaceClampMinTensor InplaceCopy InplaceCos InplaceDiv InplaceDivs InplaceEqScalar InplaceEqTensor
   InplaceErf InplaceExp InplaceFillScalar InplaceFloor InplaceGeScalar InplaceGeTensor InplaceGtScalar
@@ -18,7 +19,8 @@ set(ACLNN_OPERATORS
   InplaceLogicalOr InplaceLtScalar InplaceLtTensor InplaceMul InplaceMuls InplaceNeScalar InplaceNeTensor
   InplaceNeg InplaceOne InplacePowTensorScalar InplacePowTensorTensor InplaceReciprocal InplaceRelu
   InplaceRound InplaceRsqrt InplaceSigmoid InplaceSin InplaceSqrt InplaceSub InplaceSubs InplaceTanh
-  InplaceZero LeScalar LeTensor Log Log1p LogicalAnd LogicalNot LogicalOr LtScalar LtTensor Maximum Minimum
-  Mul Muls NeScalar NeTensor Neg PowScalarTensor PowTensorScalar PowTensorTensor Reciprocal Relu Round Rsqrt
-  SWhere Sigmoid Sign Silu Sin Sqrt Sub Subs Tanh
+  InplaceZero LeScalar LeTensor Log Log1p LogSoftmax LogicalAnd LogicalNot LogicalOr LtScalar LtTensor Matmul
+  Maximum Mean Minimum Mm Mul Muls NeScalar NeTensor Neg Permute PowScalarTensor PowTensorScalar
+  PowTensorTensor Reciprocal ReduceSum Relu Round Rsqrt SWhere ScatterAdd Sigmoid Sign Silu Sin Softmax
+  SoftmaxBackward Sort Sqrt Sub Subs Tanh Topk
 )

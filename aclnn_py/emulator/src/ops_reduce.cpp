@@ -131,7 +131,7 @@ constexpr SumRule kSumRule = {"dims", Accept::All}, kMeanRule = {"dim", Accept::
 
 template <const SumRule &rule>
 Status check_sum(const std::vector<Arg> &args, const Config &) {
-    EMU_PASS(check_core_present(args, {{1, rule.dims}}));
+    EMU_PASS(check_core_present(args, {{0, "self"}, {1, rule.dims}}));
     EMU_PASS(check_core(args, {{0, "self"}, {4, "out", rule.out}}));
     const View &self = args[0].tensor, &out = args[4].tensor;
     EMU_PASS(check_same_dtype(out, "out", static_cast<aclDataType>(args[3].i), "dtype"));
@@ -151,7 +151,7 @@ void run_sum(std::vector<Arg> &args, const Config &) {
 // ---- aclnnAmax, aclnnAmin: (self, dim, keepDim, out)
 
 Status check_amax(const std::vector<Arg> &args, const Config &) {
-    EMU_PASS(check_core_present(args, {{1, "dim"}}));
+    EMU_PASS(check_core_present(args, {{0, "self"}, {1, "dim"}}));
     EMU_PASS(check_core(args, {{0, "self"}, {3, "out"}}));
     const View &self = args[0].tensor, &out = args[3].tensor;
     EMU_PASS(check_same_dtype(out, "out", self.dtype, "self"));
