@@ -225,7 +225,7 @@ def _product(op: str, args: dict[str, Any], source: Source) -> Case:
     with np.errstate(all="ignore"):
         value = np.asarray(x @ y)
         slack = EPS * max(4, one.shape[-1]) * np.asarray(np.abs(x) @ np.abs(y))
-    args |= {"out": source.out(value.shape, source.pick([n for n in MATMUL])), "cubeMathType": source.pick([0, 1, 2, 3])}
+    args |= {"out": source.out(value.shape, source.pick(MATMUL)), "cubeMathType": source.pick([0, 1, 2, 3])}
     return Case(op, args, {"out": Want(value, name, slack)})
 
 

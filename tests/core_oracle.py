@@ -90,7 +90,7 @@ class Want:
             if self.values.dtype.kind != "f":
                 exact = cast(cast(self.values, self.kind), out)
                 return exact, exact
-            slack = np.where(np.isfinite(self.values), self.slack, 0.0)
+            slack = np.where(np.isfinite(self.values) & np.isfinite(self.slack), self.slack, 0.0)
             low, high = (cast(wide(cast(v, self.kind)), out) for v in (self.values - slack, self.values + slack))
             return low, high
 

@@ -94,6 +94,15 @@ def _gather_plan(checks: CoreChecks) -> Work:
     return work
 
 
+def _indexed_shape(checks: CoreChecks, axis: int) -> tuple[int, ...]:
+    """Give the shape of self with the length of index along a dimension."""
+    shape, count = tuple(checks.args["self"].shape), size(checks.args["index"])
+    if shape:
+        return (*shape[:axis], count, *shape[axis + 1 :])
+    checks.need(count == 1, "index", f"{count} elements", "1, as self has no dimension")
+    return ()
+
+
 def _select_plan(checks: CoreChecks) -> Work:
     args = checks.args
     checks.require("self", "index", "out")
@@ -103,12 +112,8 @@ def _select_plan(checks: CoreChecks) -> Work:
     checks.rank("index", 0, 1)
     checks.ranks(("self",))
     axis = checks.axis("dim", "self")
-    shape = list(args["self"].shape)
-    if shape:
-        shape[axis] = size(args["index"])
-    else:
-        checks.need(size(args["index"]) == 1, "index", f"{size(args['index'])} elements", "1, as self has none more")
-    checks.shape("out", tuple(shape), "the shape of self, with the length of index along dim")
+    shape = _indexed_shape(checks, axis)
+    checks.shape("out", shape, "the shape of self, with the length of index along dim")
 
     def work() -> None:
         values = np.atleast_1d(bits(args["self"]))
@@ -154,11 +159,8 @@ def _index_add_plan(checks: CoreChecks) -> Work:
     checks.rank("index", 0, 1)
     checks.ranks(("self", "source"))
     axis = checks.axis("dim", "self")
-    shape = list(args["self"].shape)
-    checks.shape("out", tuple(shape), "the shape of self")
-    if shape:
-        shape[axis] = size(args["index"])
-    checks.shape("source", tuple(shape), "the shape of self, with the length of index along dim")
+    checks.shape("out", tuple(args["self"].shape), "the shape of self")
+    checks.shape("source", _indexed_shape(checks, axis), "the shape of self, with the length of index along dim")
 
     def work() -> None:
         total = np.array(np.atleast_1d(plain(args["self"])))

@@ -28,7 +28,9 @@ def _sum_type(name: str) -> Any:
     return np.float64 if category(name) == 2 else np.int64
 
 
-def _sum_plan(function: Callable[..., Any], dims: str, keep: str, accepted: tuple[str, ...], checks: CoreChecks) -> Work:
+def _sum_plan(
+    function: Callable[..., Any], dims: str, keep: str, accepted: tuple[str, ...], checks: CoreChecks
+) -> Work:
     args = checks.args
     checks.require("self", dims, "out")
     checks.accept(("self",))

@@ -56,7 +56,10 @@ def castable(source: str, target: str) -> bool:
 
 def plain(array: Array) -> Array:
     """Widen float16 and bfloat16; any other array is returned as it is."""
-    return float32(array) if array.dtype.name in HALVES else array
+    if array.dtype.name not in HALVES:
+        return array
+    # NumPy 1 computes with arrays of no dimension by the rules of scalars
+    return float32(np.atleast_1d(array)).reshape(array.shape)
 
 
 def to_dtype(values: Array, name: str) -> Array:
@@ -64,10 +67,10 @@ def to_dtype(values: Array, name: str) -> Array:
     dtype = dtypes.parse(name)
     if name not in HALVES:
         return values.astype(dtype, copy=False)
-    wide = np.array(values, dtype=np.float32, order="C")
+    wide = np.array(values, dtype=np.float32, order="C", ndmin=1)
     out = np.empty(wide.shape, dtype)
     narrow(wide, bits(out), np.empty_like(wide))
-    return out
+    return out.reshape(values.shape)
 
 
 def convert(array: Array, name: str) -> Array:

@@ -125,7 +125,8 @@ def row_dots(left: Floats, right: Floats, out: Floats) -> None:
 def add_pieces(parts: Floats) -> Floats:
     """Add the pieces of :func:`row_dots`; return (T, K)."""
     with np.errstate(all="ignore"):
-        return parts.sum(axis=2, dtype=np.float64).astype(np.float32)
+        total: Floats = parts.sum(axis=2, dtype=np.float64).astype(np.float32)
+    return total
 
 
 def scatter_grad(

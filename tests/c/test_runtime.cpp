@@ -20,6 +20,12 @@ static void initialisation() {
     OK(aclFinalize());  // hard: the count is ignored
     EXPECT_CODE(aclFinalize(), 100037);
     EXPECT_CODE(aclInit("/nonexistent.json"), 100003);
+    EXPECT_CODE(aclInit("/proc/self/status"), 100000);  // not what the first one of the process had
+    aclnnEmulatorFailNext("aclInit", 100002, nullptr);  // another component was first, so its count stays
+    EXPECT_CODE(aclInit(nullptr), 100002);
+    OK(aclFinalizeReference(&left));
+    EXPECT(left == 1);
+    OK(aclFinalize());
     OK(aclnnEmulatorSetSoc("Ascend910_9391"));
     EXPECT(std::string(aclrtGetSocName()) == "Ascend910_9391");
     OK(aclnnEmulatorSetSoc("A2"));
@@ -174,7 +180,7 @@ static void copies() {
     OK(aclrtMemsetAsync(d, 16, 9, 16, s.stream));
     OK(aclrtMemcpyAsync(back, 16, d, 16, ACL_MEMCPY_DEVICE_TO_HOST, s.stream));  // pageable: done on return
     EXPECT(back[15] == 9);
-    OK(aclrtSynchronizeStream(s.stream));
+    OK(aclrtMemset(d, 16, 0, 16));  // so the host has waited for the fill as well
     OK(aclrtFreeHost(pinned));
     OK(aclrtFree(d));
 }

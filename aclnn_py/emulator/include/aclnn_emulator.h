@@ -16,7 +16,7 @@ const char *aclnnEmulatorVersion(void);
  * or NULL where it returns a pointer; aclGetRecentErrMsg gives exactly `message`, nothing when it is NULL.
  * One-shot; several may wait. A function that releases something does release it; one that waits does wait, unless
  * `code` is a time-out; a stage two consumes its executor and queues nothing; a stage one of a generated operator
- * writes *executor and leaves its slot busy. */
+ * writes *executor and leaves its slot busy. 100002 from aclInit means that another component initialised first. */
 void aclnnEmulatorFailNext(const char *api, int32_t code, const char *message);
 
 /* The next queued kernel of the operator ("aclnnMoeFinalizeRoutingV2Grad") does not run and fails with `code`,

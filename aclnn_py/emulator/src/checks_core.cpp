@@ -60,7 +60,8 @@ Status check_core_dtype(aclDataType dtype, const char *name, Accept accept) {
 }
 
 Status check_rank(const View &view, const char *name) {
-    EMU_REQUIRE(view.ndim <= kCoreDims, kParamInvalid, name, " has ", view.ndim, " dims; accepted: at most ", kCoreDims);
+    EMU_REQUIRE(view.ndim <= kCoreDims, kParamInvalid, name, " has ", view.ndim, " dims; accepted: at most ",
+                kCoreDims);
     return {};
 }
 
@@ -109,7 +110,8 @@ Status check_broadcast(const View &view, const char *name, Shape &shape) {
 
 Status check_dim(int64_t dim, int ndim, const char *name, int &wrapped) {
     int64_t rank = std::max(ndim, 1);
-    EMU_REQUIRE(dim >= -rank && dim < rank, kParamInvalid, name, " is ", dim, "; accepted: ", -rank, " to ", rank - 1);
+    EMU_REQUIRE(dim >= -rank && dim < rank, kParamInvalid, name, " is ", dim, "; accepted: ", -rank, " to ",
+                rank - 1);
     wrapped = static_cast<int>(dim < 0 ? dim + rank : dim);
     return {};
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "kernels_rows.h"
@@ -21,12 +22,27 @@ bool with_float(aclDataType dtype, F &&f) {
     }
 }
 
+// How many items of this size make a piece of work worth a thread's while.
+inline int64_t grain_of(int64_t bytes_each) { return 1 + (int64_t{1} << 20) / (bytes_each + 1); }
+
 template <class F>
 void parallel(int64_t n, int64_t grain, const F &f) {
     parallel_for(n, grain, [](int64_t begin, int64_t end, void *context) {
         (*static_cast<const F *>(context))(begin, end);
     }, const_cast<F *>(&f));
 }
+
+// Row buffers of one thread, uninitialised: contiguous rows never touch them.
+template <class T>
+class Scratch {
+public:
+    Scratch(int rows, int64_t width) : width_(width), data_(new T[rows * width]) {}
+    T *row(int i) const { return data_.get() + i * width_; }
+
+private:
+    int64_t width_;
+    std::unique_ptr<T[]> data_;
+};
 
 // Walks N operands over one shape in row-major order, an innermost run at a time. Strides are in bytes; an operand
 // of lower rank or with a dim of 1 is broadcast.

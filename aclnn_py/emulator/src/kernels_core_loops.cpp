@@ -45,6 +45,10 @@ View at_least_1d(const View &view) {
     return out;
 }
 
+int wrap_dim(int64_t dim, const View &view) {
+    return static_cast<int>(dim < 0 ? dim + std::max(view.ndim, 1) : dim);
+}
+
 View slice(const View &view, int d, int64_t begin, int64_t count) {
     View out = view;
     out.data = moved(view, begin * view.strides[d]);

@@ -16,6 +16,8 @@ constexpr int64_t kThreadWork = 32768;   // elements that are worth a thread
 
 // One element counts as a line of one.
 View at_least_1d(const View &view);
+// Counts a negative dim from the end.
+int wrap_dim(int64_t dim, const View &view);
 // A part of dim d, or without d at one index of it.
 View slice(const View &view, int d, int64_t begin, int64_t count);
 View pick(const View &view, int d, int64_t index);

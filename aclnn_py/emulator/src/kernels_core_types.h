@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "op.h"
 
@@ -44,5 +45,16 @@ C scalar_value(const Arg &scalar, aclDataType dtype) {
     settle(dtype, &value, 1);
     return value;
 }
+
+// Integers wrap, so they are added and multiplied without sign.
+template <class C>
+using Unsigned = std::conditional_t<std::is_integral_v<C>, uint64_t, C>;
+
+template <class C>
+C add(C x, C y) { return static_cast<C>(static_cast<Unsigned<C>>(x) + static_cast<Unsigned<C>>(y)); }
+template <class C>
+C subtract(C x, C y) { return static_cast<C>(static_cast<Unsigned<C>>(x) - static_cast<Unsigned<C>>(y)); }
+template <class C>
+C multiply(C x, C y) { return static_cast<C>(static_cast<Unsigned<C>>(x) * static_cast<Unsigned<C>>(y)); }
 
 }  // namespace emu

@@ -116,7 +116,8 @@ Status check_elementwise(const Elementwise &op, const std::vector<Arg> &args) {
 
 // Walking both in step never reads what was written before: the same elements in the same order.
 bool same_walk(const View &one, const View &other) {
-    if (one.data != other.data || one.ndim != other.ndim || dtype_size(one.dtype) != dtype_size(other.dtype)) return false;
+    if (one.data != other.data || one.ndim != other.ndim) return false;
+    if (dtype_size(one.dtype) != dtype_size(other.dtype)) return false;
     for (int d = 0; d < one.ndim; ++d) {
         if (one.dims[d] != other.dims[d] || (one.dims[d] > 1 && one.strides[d] != other.strides[d])) return false;
     }
@@ -212,17 +213,8 @@ constexpr Kernels floating() { return {apply<F, float>, apply<F, double>, nullpt
 template <class F, class Flag = F>
 constexpr Kernels integral() { return {nullptr, nullptr, apply<F, int64_t>, apply<Flag, int64_t>}; }
 
-// ---- arithmetic. Integers wrap, so they are added and multiplied without sign.
+// ---- functions
 
-template <class C>
-using Unsigned = std::conditional_t<std::is_integral_v<C>, uint64_t, C>;
-
-template <class C>
-C add(C x, C y) { return static_cast<C>(static_cast<Unsigned<C>>(x) + static_cast<Unsigned<C>>(y)); }
-template <class C>
-C subtract(C x, C y) { return static_cast<C>(static_cast<Unsigned<C>>(x) - static_cast<Unsigned<C>>(y)); }
-template <class C>
-C multiply(C x, C y) { return static_cast<C>(static_cast<Unsigned<C>>(x) * static_cast<Unsigned<C>>(y)); }
 template <class C>
 C larger(C x, C y) { return x > y || x != x ? x : y; }  // a NaN wins
 template <class C>
@@ -353,7 +345,8 @@ EMU_BINARY(Div, floating<DivOf>(), Accept::All, Result::Float);
 EMU_ROW(Maximum, kTensors, any<MaximumOf>());
 EMU_ROW(Minimum, kTensors, any<MinimumOf>());
 
-#define EMU_POW(Name, roles, ...) EMU_ROW(Name, {roles, {"self", "exponent", "out"}}, any<PowOf>(), Accept::Numeric, __VA_ARGS__)
+#define EMU_POW(Name, roles, ...) \
+    EMU_ROW(Name, {roles, {"self", "exponent", "out"}}, any<PowOf>(), Accept::Numeric, __VA_ARGS__)
 EMU_POW(PowTensorScalar, "tso", Result::Same, true);
 EMU_POW(InplacePowTensorScalar, "rs", Result::Same, true);
 EMU_POW(PowScalarTensor, "sto", Result::Same);

@@ -8,8 +8,6 @@ namespace emu {
 
 namespace {
 
-int wrapped(int64_t dim, const View &view) { return static_cast<int>(dim < 0 ? dim + std::max(view.ndim, 1) : dim); }
-
 Shape with_length(const View &view, int d, int64_t length) {
     Shape shape = shape_of(view);
     if (!shape.empty()) shape[d] = length;
@@ -65,7 +63,7 @@ void run_order(std::vector<Arg> &args, const Config &) {
                           at_least_1d(args[first + 1].tensor)};
     const View &self = views[0], &values = views[1], &indices = views[2];
     bool descending = args[3].i != 0;
-    int d = wrapped(args[2].i, self);
+    int d = wrap_dim(args[2].i, self);
     int64_t n = self.dims[d], kept = first == 5 ? args[1].i : n;
     with_compute(self.dtype, [&](auto type) {
         using C = decltype(type);
@@ -115,7 +113,7 @@ Status check_gather(const std::vector<Arg> &args, const Config &) {
 
 void run_gather(std::vector<Arg> &args, const Config &) {
     View index = at_least_1d(args[2].tensor), out = at_least_1d(args[3].tensor);
-    int d = wrapped(args[1].i, args[0].tensor);
+    int d = wrap_dim(args[1].i, args[0].tensor);
     const View views[] = {out, index, reached(args[0].tensor, index, d)};
     const View &self = views[2];
     int64_t n = index.dims[d], item = dtype_size(self.dtype), from = step_along(self, d), to = step_along(out, d);
@@ -123,7 +121,8 @@ void run_gather(std::vector<Arg> &args, const Config &) {
         std::vector<int64_t> line(n);
         load(index.dtype, at[1], step_along(index, d), n, line.data());
         for (int64_t i = 0; i < n; ++i) {
-            if (in_bounds("aclnnGather", line[i], self.dims[d])) std::memcpy(at[0] + i * to, at[2] + line[i] * from, item);
+            if (!in_bounds("aclnnGather", line[i], self.dims[d])) continue;
+            std::memcpy(at[0] + i * to, at[2] + line[i] * from, item);
         }
     });
 }
@@ -143,20 +142,11 @@ Status check_scatter_add(const std::vector<Arg> &args, const Config &) {
     return ready(0, out.numel() == 0);
 }
 
-template <class C>
-void add_to(C &total, C value) {
-    if constexpr (std::is_integral_v<C>) {
-        total = static_cast<C>(static_cast<uint64_t>(total) + static_cast<uint64_t>(value));
-    } else {
-        total += value;
-    }
-}
-
 void run_scatter_add(std::vector<Arg> &args, const Config &) {
     copy(args[0].tensor, args[4].tensor);
     View index = at_least_1d(args[2].tensor);
     if (index.numel() == 0) return;
-    int d = wrapped(args[1].i, args[0].tensor);
+    int d = wrap_dim(args[1].i, args[0].tensor);
     const View views[] = {reached(args[4].tensor, index, d), index, reached(args[3].tensor, index, d)};
     const View &out = views[0], &src = views[2];
     int64_t n = index.dims[d], length = out.dims[d];
@@ -169,7 +159,8 @@ void run_scatter_add(std::vector<Arg> &args, const Config &) {
             load(index.dtype, at[1], step_along(index, d), n, places.data());
             load(src.dtype, at[2], step_along(src, d), n, values.data());
             for (int64_t i = 0; i < n; ++i) {
-                if (in_bounds("aclnnScatterAdd", places[i], length)) add_to(totals[places[i]], values[i]);
+                int64_t to = places[i];
+                if (in_bounds("aclnnScatterAdd", to, length)) totals[to] = add(totals[to], values[i]);
             }
             store(out.dtype, at[0], step_along(out, d), length, totals.data());
         });
@@ -198,7 +189,7 @@ Status check_index_select(const std::vector<Arg> &args, const Config &) {
 
 void run_index_select(std::vector<Arg> &args, const Config &) {
     View self = at_least_1d(args[0].tensor), out = at_least_1d(args[3].tensor);
-    int d = wrapped(args[1].i, self);
+    int d = wrap_dim(args[1].i, self);
     std::vector<int64_t> index = read_index(args[2].tensor);
     for (size_t i = 0; i < index.size(); ++i) {
         if (in_bounds("aclnnIndexSelect", index[i], self.dims[d])) {
@@ -228,7 +219,7 @@ void run_index_add(std::vector<Arg> &args, const Config &) {
     copy(args[0].tensor, args[5].tensor);
     const View views[] = {at_least_1d(args[5].tensor), at_least_1d(args[3].tensor)};
     const View &out = views[0], &source = views[1];
-    int d = wrapped(args[1].i, out);
+    int d = wrap_dim(args[1].i, out);
     int64_t length = out.dims[d], n = source.dims[d];
     std::vector<int64_t> index = read_index(args[2].tensor);
     std::vector<int64_t> taken;  // positions in source
@@ -243,12 +234,7 @@ void run_index_add(std::vector<Arg> &args, const Config &) {
             load(out.dtype, at[0], step_along(out, d), length, totals.data());
             load(source.dtype, at[1], step_along(source, d), n, values.data());
             for (int64_t i : taken) {
-                if constexpr (std::is_integral_v<C>) {
-                    values[i] = static_cast<C>(static_cast<uint64_t>(values[i]) * static_cast<uint64_t>(alpha));
-                } else {
-                    values[i] *= alpha;
-                }
-                add_to(totals[index[i]], values[i]);
+                totals[index[i]] = add(totals[index[i]], multiply(values[i], alpha));
             }
             store(out.dtype, at[0], step_along(out, d), length, totals.data());
         });
@@ -280,6 +266,10 @@ Status check_cat(const std::vector<Arg> &args, const Config &) {
     EMU_REQUIRE(!tensors.empty(), kParamInvalid, "tensors is an empty list; accepted: at least one tensor");
     auto name = [](size_t i) { return text("tensors[", i, "]"); };
     for (size_t i = 0; i < tensors.size(); ++i) {
+        EMU_REQUIRE(tensors[i].dtype != ACL_DT_UNDEFINED, kParamNullptr, name(i),
+                    " is a null pointer; it is required");
+    }
+    for (size_t i = 0; i < tensors.size(); ++i) {
         EMU_PASS(check_core_dtype(tensors[i].dtype, name(i).c_str(), Accept::All));
     }
     EMU_PASS(check_core_dtype(out.dtype, "out", Accept::All));
@@ -305,7 +295,7 @@ void run_cat(std::vector<Arg> &args, const Config &) {
     const std::vector<View> &tensors = args[0].tensors;
     const View &out = args[2].tensor;
     aclDataType common = cat_dtype(tensors);
-    int d = wrapped(args[1].i, out);
+    int d = wrap_dim(args[1].i, out);
     int64_t at = 0;
     for (const View &view : tensors) {
         if (joins_any(view)) continue;
@@ -323,7 +313,7 @@ void run_cat(std::vector<Arg> &args, const Config &) {
 
 std::vector<int> permutation(const std::vector<Arg> &args) {
     std::vector<int> dims;
-    for (int64_t dim : args[1].ints) dims.push_back(wrapped(dim, args[0].tensor));
+    for (int64_t dim : args[1].ints) dims.push_back(wrap_dim(dim, args[0].tensor));
     return dims;
 }
 

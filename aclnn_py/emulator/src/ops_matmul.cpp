@@ -7,7 +7,7 @@ namespace emu {
 namespace {
 
 constexpr int64_t kTileRows = 4, kTileColumns = 8;
-constexpr int64_t kDepth = 256;  // products summed in registers before they are added to the result
+constexpr int64_t kDepth = 64;  // products summed in registers before they are added to the result
 
 // A row-major matrix whose rows are padded to whole tiles.
 struct Product {
@@ -28,7 +28,7 @@ void add_tile(const float *const *a, const float *b, int64_t depth, float *const
     for (int r = 0; r < kTileRows; ++r) base::store8(c[r], base::load8(c[r]) + sums[r]);
 }
 
-Product multiply(const float *a, const float *b, int64_t m, int64_t k, int64_t n) {
+Product matrix_product(const float *a, const float *b, int64_t m, int64_t k, int64_t n) {
     Product c(m, n);
     int64_t panels = c.stride / kTileColumns;
     std::vector<float> packed(c.stride * k);
@@ -59,7 +59,7 @@ Product multiply(const float *a, const float *b, int64_t m, int64_t k, int64_t n
     return c;
 }
 
-void write(const Product &product, const View &out, char *at) {
+void write_product(const Product &product, const View &out, char *at) {
     for (int64_t row = 0; row < out.dims[out.ndim - 2]; ++row) {
         store(out.dtype, at + row * step_along(out, out.ndim - 2), step_along(out, out.ndim - 1),
               out.dims[out.ndim - 1], product.values.data() + row * product.stride);
@@ -122,7 +122,8 @@ Status check_matrix_rank(const View &view, const char *name, int rank) {
 
 template <int rank>
 Status check_matmul(const std::vector<Arg> &args, const Config &) {
-    EMU_PASS(check_core(args, {{0, "self", Accept::Matrix}, {1, "mat2", Accept::Matrix}, {2, "out", Accept::Matrix}}));
+    EMU_PASS(check_core(args, {{0, "self", Accept::Matrix}, {1, "mat2", Accept::Matrix},
+                               {2, "out", Accept::Matrix}}));
     EMU_PASS(check_cube_math(args[3]));
     const View &self = args[0].tensor, &mat2 = args[1].tensor, &out = args[2].tensor;
     EMU_PASS(check_matrix_rank(self, "self", rank));
@@ -148,9 +149,9 @@ void run_matmul(std::vector<Arg> &args, const Config &) {
     View batches[] = {of.out, of.left, of.right};
     for (View &batch : batches) batch.ndim -= 2;
     each_index(batches, m * n * (k + 1), [&](char *const *at) {
-        Product product = multiply(reinterpret_cast<float *>(at[1]), reinterpret_cast<float *>(at[2]), m, k, n);
+        Product product = matrix_product(reinterpret_cast<float *>(at[1]), reinterpret_cast<float *>(at[2]), m, k, n);
         settle_product(product, common, of.out);
-        write(product, of.out, at[0]);
+        write_product(product, of.out, at[0]);
     });
 }
 
@@ -187,7 +188,7 @@ void run_addmm(std::vector<Arg> &args, const Config &) {
     aclDataType common = promote(promote(args[0].tensor.dtype, args[1].tensor.dtype), args[2].tensor.dtype);
     Dense self(args[0].tensor, ACL_FLOAT), mat1(args[1].tensor, ACL_FLOAT), mat2(args[2].tensor, ACL_FLOAT);
     float beta = scalar_value<float>(args[3], ACL_FLOAT), alpha = scalar_value<float>(args[4], ACL_FLOAT);
-    Product product = multiply(static_cast<float *>(mat1.view.data), static_cast<float *>(mat2.view.data),
+    Product product = matrix_product(static_cast<float *>(mat1.view.data), static_cast<float *>(mat2.view.data),
                                out.dims[0], mat1.view.dims[1], out.dims[1]);
     for (float &value : product.values) value *= alpha;
     if (beta != 0) {  // with beta 0 not even a NaN of self counts
@@ -206,7 +207,7 @@ void run_addmm(std::vector<Arg> &args, const Config &) {
         });
     }
     settle_product(product, common, out);
-    write(product, out, static_cast<char *>(out.data));
+    write_product(product, out, static_cast<char *>(out.data));
 }
 
 }  // namespace

@@ -170,24 +170,26 @@ void run_grad_rows(const std::vector<Arg> &args, const Config &config) {
                               "or permutedTokensGradOut that do not exist (they have ", rows,
                               "). The device would go out of bounds; the entries are skipped"));
     }
+    const int64_t row_bytes = hidden * static_cast<int64_t>(sizeof(T));
     if (!weighted) {
-        parallel(static_cast<int64_t>(writer.size()), 1, [&](int64_t begin, int64_t end) {
-            std::vector<T> scratch(hidden);
+        parallel(static_cast<int64_t>(writer.size()), grain_of(row_bytes), [&](int64_t begin, int64_t end) {
+            Scratch<T> scratch(1, hidden);
             for (int64_t r = begin; r < end; ++r) {
-                if (writer[r] >= 0) out.copy(r, grads.read(writer[r] / top_k, scratch.data()));
+                if (writer[r] >= 0) out.copy(r, grads.read(writer[r] / top_k, scratch.row(0)));
             }
         });
         return;
     }
     const View &probs_out = args[kProbsGrad].tensor;
     std::vector<float> probs = read_probs(args[kProbs].tensor, probs_out.dtype, entries), dots(entries);
-    bool stream = static_cast<int64_t>(writer.size() * hidden * sizeof(T)) > kStreamBytes;
-    parallel(tokens, 1, [&](int64_t begin, int64_t end) {
-        std::vector<T> scratch(4 * hidden);  // the last part stays zero
-        T *const x_row = scratch.data(), *const g_row = x_row + hidden, *const out_row = g_row + hidden;
-        const T *const zeros = out_row + hidden;
+    const std::vector<T> zero_row(hidden);
+    const T *const zeros = zero_row.data();
+    bool stream = static_cast<int64_t>(writer.size()) * row_bytes > kStreamBytes;
+    parallel(tokens, grain_of(top_k * row_bytes), [&](int64_t begin, int64_t end) {
+        Scratch<T> scratch(3, hidden);
+        T *const x_row = scratch.row(0), *const out_row = scratch.row(1);
         for (int64_t t = begin; t < end; ++t) {
-            const T *g = grads.read(t, g_row);
+            const T *g = grads.read(t, scratch.row(2));
             for (int64_t i = t * top_k; i < (t + 1) * top_k; ++i) {
                 int64_t r = index[i];
                 if (r < 0) {  // 0 * g is really evaluated: 0, or NaN when g has an infinity or a NaN
@@ -348,20 +350,22 @@ void gather_rows(const Rows &rows, const View &out_view, const GatherSizes &size
                  const std::vector<float> *weights) {
     int64_t hidden = sizes.hidden, top_k = sizes.top_k;
     Rows out(out_view, hidden);
-    parallel(std::min(sizes.tokens, out.count()), 1, [&](int64_t begin, int64_t end) {
-        std::vector<T> scratch(hidden);
+    int64_t grain = grain_of((top_k + 1) * hidden * static_cast<int64_t>(sizeof(T)));
+    parallel(std::min(sizes.tokens, out.count()), grain, [&](int64_t begin, int64_t end) {
+        Scratch<T> scratch(1, hidden);
+        T *const row = scratch.row(0);
         std::vector<float> sum(hidden);
         for (int64_t t = begin; t < end; ++t) {
             std::fill(sum.begin(), sum.end(), 0.0f);
             for (int64_t i = t * top_k; i < (t + 1) * top_k; ++i) {
                 if (index[i] < 0) continue;
                 if (!weights) {
-                    add_row(sum.data(), rows.read(index[i], scratch.data()), hidden);
+                    add_row(sum.data(), rows.read(index[i], row), hidden);
                 } else if ((*weights)[i] != 0) {
-                    add_scaled_row<T>(sum.data(), rows.read(index[i], scratch.data()), nullptr, (*weights)[i], hidden);
+                    add_scaled_row<T>(sum.data(), rows.read(index[i], row), nullptr, (*weights)[i], hidden);
                 }
             }
-            T *to = out.target(t, scratch.data());
+            T *to = out.target(t, row);
             round_row(to, sum.data(), hidden);
             out.finish(t, to);
         }

@@ -163,18 +163,18 @@ void run_grad_rows(const std::vector<Arg> &args) {
     for (int64_t i = 0; i < entries; ++i) {
         if (index[i] >= 0 && index[i] < rows) writer[index[i]] = i;
     }
-    bool stream = rows * hidden * static_cast<int64_t>(sizeof(T)) > kStreamBytes;
+    const int64_t row_bytes = hidden * static_cast<int64_t>(sizeof(T));
+    bool stream = rows * row_bytes > kStreamBytes;
 
     if (scaled) {
         Rows expanded(args[kExpandedX].tensor, hidden);
         BiasRows bias(args[kBias], args[kExpertIdx], hidden, kMoeFinalizeRoutingV2Grad.name);
         std::vector<float> factors = read_floats(scales), dots(factors.size());
-        parallel(tokens, 1, [&](int64_t begin, int64_t end) {
-            std::vector<T> scratch(4 * hidden);
-            T *const x_row = scratch.data(), *const b_row = x_row + hidden, *const g_row = b_row + hidden,
-                    *const out_row = g_row + hidden;
+        parallel(tokens, grain_of(top_k * row_bytes), [&](int64_t begin, int64_t end) {
+            Scratch<T> scratch(4, hidden);
+            T *const x_row = scratch.row(0), *const b_row = scratch.row(1), *const out_row = scratch.row(2);
             for (int64_t t = begin; t < end; ++t) {
-                const T *g = grads.read(t, g_row);
+                const T *g = grads.read(t, scratch.row(3));
                 for (int64_t i = t * top_k; i < (t + 1) * top_k; ++i) {
                     int64_t r = index[i];
                     const T *b = bias.row(i, b_row);
@@ -193,16 +193,16 @@ void run_grad_rows(const std::vector<Arg> &args) {
         });
         write_floats(args[kGradScales].tensor, dots);
     } else {
-        parallel(rows, 1, [&](int64_t begin, int64_t end) {
-            std::vector<T> scratch(hidden);
+        parallel(rows, grain_of(row_bytes), [&](int64_t begin, int64_t end) {
+            Scratch<T> scratch(1, hidden);
             for (int64_t r = begin; r < end; ++r) {
-                if (writer[r] >= 0) out.copy(r, grads.read(writer[r], scratch.data()));
+                if (writer[r] >= 0) out.copy(r, grads.read(writer[r], scratch.row(0)));
             }
         });
     }
     if (args[kDropPadMode].i == 1) {
         std::vector<T> zeros(hidden);
-        parallel(rows, 16, [&](int64_t begin, int64_t end) {
+        parallel(rows, grain_of(row_bytes), [&](int64_t begin, int64_t end) {
             for (int64_t r = begin; r < end; ++r) {
                 if (writer[r] < 0) out.copy(r, zeros.data());
             }
@@ -306,9 +306,9 @@ void run_forward_rows(const std::vector<Arg> &args) {
     for (int s = 0; s < 2; ++s) {
         if (args[kFwdX1 + s].present) skips[s] = Rows(args[kFwdX1 + s].tensor, hidden);
     }
-    parallel(tokens, 1, [&](int64_t begin, int64_t end) {
-        std::vector<T> scratch(2 * hidden);
-        T *const row = scratch.data(), *const b_row = row + hidden;
+    parallel(tokens, grain_of((top_k + 1) * hidden * static_cast<int64_t>(sizeof(T))), [&](int64_t begin, int64_t end) {
+        Scratch<T> scratch(2, hidden);
+        T *const row = scratch.row(0), *const b_row = scratch.row(1);
         std::vector<float> sum(hidden);
         for (int64_t t = begin; t < end; ++t) {
             if (skips[0].count()) {

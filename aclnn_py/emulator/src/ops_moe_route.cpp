@@ -1,4 +1,4 @@
-// The producers of routed tokens: aclnnMoeInitRoutingV2 and aclnnMoeTokenPermuteWithEp. Both sort entries by expert.
+// The producers of routed tokens, both by a stable sort: aclnnMoeInitRoutingV2 and aclnnMoeTokenPermuteWithEp.
 #include <algorithm>
 #include <numeric>
 
@@ -24,10 +24,12 @@ std::vector<int64_t> sorted_order(const std::vector<int64_t> &keys) {
 // Row r of `out` = row source[r] of `from` bit by bit, zeros for -1.
 template <class T>
 void copy_rows(const Rows &from, const Rows &out, int64_t width, const std::vector<int64_t> &source) {
-    parallel(static_cast<int64_t>(source.size()), 1, [&](int64_t begin, int64_t end) {
-        std::vector<T> scratch(width), zeros(width);
+    const std::vector<T> zeros(width);
+    int64_t grain = grain_of(width * static_cast<int64_t>(sizeof(T)));
+    parallel(static_cast<int64_t>(source.size()), grain, [&](int64_t begin, int64_t end) {
+        Scratch<T> scratch(1, width);
         for (int64_t r = begin; r < end; ++r) {
-            out.copy(r, source[r] < 0 ? zeros.data() : from.read(source[r], scratch.data()));
+            out.copy(r, source[r] < 0 ? zeros.data() : from.read(source[r], scratch.row(0)));
         }
     });
 }

@@ -23,10 +23,7 @@ void with_sum(aclDataType dtype, F &&f) {
 template <class C>
 struct Sum {
     C total = 0;
-    void add(C value) {
-        total = std::is_integral_v<C> ? static_cast<C>(static_cast<uint64_t>(total) + static_cast<uint64_t>(value))
-                                      : total + value;
-    }
+    void add(C value) { total = emu::add(total, value); }
     C result(int64_t) const { return total; }
 };
 
@@ -101,7 +98,7 @@ Status check_dims(const Arg &dims, const char *name, const View &self, uint32_t 
 
 uint32_t dims_mask(const Arg &dims, const View &self) {
     uint32_t mask = 0;
-    for (int64_t dim : dims.ints) mask |= 1u << (dim < 0 ? dim + std::max(self.ndim, 1) : dim);
+    for (int64_t dim : dims.ints) mask |= 1u << wrap_dim(dim, self);
     return mask ? mask : ~0u;
 }
 
@@ -181,14 +178,10 @@ Status check_argmax(const std::vector<Arg> &args, const Config &) {
 template <template <class> class Fold>
 void run_argmax(std::vector<Arg> &args, const Config &) {
     const View &self = args[0].tensor;
-    int64_t dim = args[1].i;
-    uint32_t mask = 1u << (dim < 0 ? dim + std::max(self.ndim, 1) : dim);
-    reduce<Fold>(self, mask, args[2].i != 0, self.dtype, args[3].tensor);
+    reduce<Fold>(self, 1u << wrap_dim(args[1].i, self), args[2].i != 0, self.dtype, args[3].tensor);
 }
 
 // ---- line by line: aclnnCumsum, aclnnSoftmax, aclnnLogSoftmax, aclnnSoftmaxBackward
-
-int wrapped(int64_t dim, const View &view) { return static_cast<int>(dim < 0 ? dim + std::max(view.ndim, 1) : dim); }
 
 Status check_cumsum(const std::vector<Arg> &args, const Config &) {
     EMU_PASS(check_core(args, {{0, "self"}, {3, "out"}}));
@@ -204,7 +197,7 @@ Status check_cumsum(const std::vector<Arg> &args, const Config &) {
 void run_cumsum(std::vector<Arg> &args, const Config &) {
     View views[] = {at_least_1d(args[3].tensor), at_least_1d(args[0].tensor)};
     const View &out = views[0], &self = views[1];
-    int d = wrapped(args[1].i, self);
+    int d = wrap_dim(args[1].i, self);
     int64_t n = self.dims[d];
     with_sum(out.dtype, [&](auto type) {
         using C = decltype(type);
@@ -252,7 +245,7 @@ void run_softmax(std::vector<Arg> &args, const Config &) {
     for (int i = 0; i < inputs; ++i) views[i + 1] = at_least_1d(args[i].tensor);
     const View &out = views[0];
     aclDataType common = promote(views[1].dtype, views[inputs].dtype);
-    int d = wrapped(args[inputs].i, out);
+    int d = wrap_dim(args[inputs].i, out);
     int64_t n = out.dims[d];
     each_line(views, d, [&](char *const *at) {
         std::vector<double> lines[inputs];

@@ -144,8 +144,10 @@ bool initialised() {
 using namespace emu;
 
 aclError aclInit(const char *configPath) {
-    EMU_ENTER_STATUS();
+    int injected = enter(__func__);
     std::lock_guard<std::mutex> lock(init().mutex);
+    if (injected == 100002) init().count += init().count == 0 ? 2 : 1;  // someone else was first
+    if (injected != 0) return injected;
     if (init().count > 0) {
         ++init().count;
         return fail(__func__, 100002, "already initialised");

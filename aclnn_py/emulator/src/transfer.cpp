@@ -113,14 +113,23 @@ struct FillTask : Task {
     }
 };
 
-uint64_t enqueue(Stream &stream, std::unique_ptr<Task> task, std::initializer_list<Block *> used) {
-    auto lock = stream.lock();
-    Mark mark = stream.next_mark();
-    for (Block *block : used) {
-        if (block != nullptr) block->use(mark);
+void enqueue(const std::shared_ptr<Stream> &stream, std::unique_ptr<Task> task, std::initializer_list<Block *> used,
+             bool wait) {
+    Mark mark;
+    std::vector<Mark> known;  // to have run once the task has
+    {
+        auto lock = stream->lock();
+        mark = stream->next_mark();
+        if (wait) known = stream->history_locked();
+        for (Block *block : used) {
+            if (block != nullptr) block->use(mark);
+        }
+        stream->push_locked(std::move(task));
     }
-    stream.push_locked(std::move(task));
-    return mark.sequence;
+    if (!wait) return;
+    merge(known, mark);
+    stream->wait_for(mark.sequence, Deadline::max());
+    observe(known);
 }
 
 Plan plan_fill(const char *api, void *pointer, size_t max_count, size_t count) {
@@ -170,9 +179,8 @@ aclError aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t cou
     task->from = plan.from.address;
     task->count = plan.count;
     if (plan.from.block == nullptr) task->staged.assign(task->from, task->from + plan.count);
-    uint64_t sequence = enqueue(*on, std::move(task), {plan.to.block.get(), plan.from.block.get()});
     // pageable memory may be gone when the call returns, so the copy into it is finished by then
-    if (plan.to.block == nullptr) on->wait_for(sequence, Deadline::max());
+    enqueue(on, std::move(task), {plan.to.block.get(), plan.from.block.get()}, plan.to.block == nullptr);
     return 0;
 }
 
@@ -199,7 +207,6 @@ aclError aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_t c
     task->to = plan.to.address;
     task->value = value & 0xff;
     task->count = plan.count;
-    uint64_t sequence = enqueue(*on, std::move(task), {plan.to.block.get()});
-    if (plan.to.block == nullptr) on->wait_for(sequence, Deadline::max());
+    enqueue(on, std::move(task), {plan.to.block.get()}, plan.to.block == nullptr);
     return 0;
 }
