@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ class Signature:
         text = ", ".join([*map(str, self.parameters), _TAIL_TEXT])
         return f"aclnnStatus {self.stage_one}({text})"
 
-    @property
+    @cached_property
     def outputs(self) -> tuple[str, ...]:
         """Names of the parameters that the operator writes, by CANN's naming: ``out``, ``result``, ``…Out``, ``…Ref``.
 

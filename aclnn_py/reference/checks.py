@@ -48,7 +48,9 @@ class Checks:
 
     def fail(self, code: int, name: str, got: object, expected: str) -> None:
         """Raise the error of ``code``."""
-        errors.check(code, self.api, "GetWorkspaceSize", detail=f"{name}: got {got}, expected {expected}")
+        # the text says exactly what is wrong, so the general advice for the code would only mislead
+        hint = "convert the index: .astype(numpy.int32)" if "int64" in str(got) and "int32" in expected else ""
+        errors.check(code, self.api, "GetWorkspaceSize", detail=f"{name}: got {got}, expected {expected}", hint=hint)
 
     def need(self, ok: bool, name: str, got: object, expected: str) -> None:
         """Refuse a shape or value unless ``ok``."""

@@ -63,8 +63,10 @@ def _arange_plan(checks: CoreChecks) -> Work:
     for name, value in zip(names, (start, end, step), strict=True):
         checks.need(math.isfinite(value), name, value, "a finite number")
     checks.need(step != 0, "step", step, "a number other than 0")
-    checks.need((end - start) / step >= 0, "step", step, f"one that leads from {start} to {end}")
-    count = math.ceil((end - start) / step)
+    steps = (end - start) / step
+    checks.need(steps >= 0, "step", step, f"one that leads from {start} to {end}")
+    checks.need(steps < math.inf, "out", f"shape {tuple(checks.args['out'].shape)}", "infinitely many elements")
+    count = math.ceil(steps)
     checks.shape("out", (count,), "ceil((end - start) / step)")
     out = checks.args["out"]
     return lambda: store(start + np.arange(count, dtype=np.float64) * step, out.dtype.name, out)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, errors
-from .checks import INVALID, NULLPTR, Checks, size
+from .checks import INVALID, NULLPTR, Checks
 from .core_types import ACCEPTED, castable, category, promote, promote_scalar
 from .numerics import Array
 
@@ -141,6 +141,3 @@ def stages(api: str, plan: Callable[[CoreChecks], Work]) -> Stages:
             work()
 
     return validate, compute
-
-
-__all__ = ["CoreChecks", "Stages", "Work", "is_tensor", "size", "stages"]

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .core_checks import CoreChecks, Stages, Work, size, stages
+from .checks import size
+from .core_checks import CoreChecks, Stages, Work, stages
 from .core_types import ACCEPTED, FLOATING, category, convert, plain, store
 from .numerics import Array
 
