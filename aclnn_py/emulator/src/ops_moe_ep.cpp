@@ -280,7 +280,8 @@ Status check_gather(const std::vector<Arg> &args, TensorRules rules, int out, co
                 " values; accepted: 2, or null");
     GatherSizes sizes = gather_sizes(args, release);
     EMU_REQUIRE(rows.dims[0] >= rows_needed(sizes), kTilingRefused, rows_name, " has shape ", shape_text(rows),
-                "; accepted: at least ", rows_needed(sizes), " rows for the range {", sizes.start, ", ", sizes.end, "}");
+                "; accepted: at least ", rows_needed(sizes), " rows for the range {", sizes.start, ", ",
+                sizes.end, "}");
     EMU_REQUIRE(shape_is(args[out].tensor, {sizes.tokens, sizes.hidden}), kTilingRefused,
                 out == kUnpermuteOut ? "out" : "tokenGradOut", " has shape ", shape_text(args[out].tensor),
                 "; accepted: (", sizes.tokens, ", ", sizes.hidden, ")");
@@ -299,8 +300,8 @@ Status check_unpermute(const std::vector<Arg> &args, const Config &config) {
     EMU_REQUIRE(!args[kWeights].present || (probs.ndim == 2 && probs.dims[1] == top_k && probs.numel() == entries &&
                                             top_k <= kMaxTopK),
                 kTilingRefused, "probsOptional has shape ", shape_text(probs), ", numTopk is ", top_k,
-                " and sortedIndices has ", entries, " elements; accepted: (T, numTopk) with as many elements, numTopk at ",
-                "most ", kMaxTopK);
+                " and sortedIndices has ", entries, " elements; accepted: (T, numTopk) with as many elements, ",
+                "numTopk at most ", kMaxTopK);
     EMU_PASS(check_gather(args, kUnpermuteRules, kUnpermuteOut, release));
     return ready(kGeneratedWorkspace, false);
 }
@@ -338,8 +339,8 @@ void keep_range(const char *api, const GatherSizes &sizes, int64_t rows, std::ve
         entry = ok && entry - sizes.start < rows ? entry - sizes.start : -1;
     }
     if (outside) {
-        report_violation(text(api, ": sortedIndices names rows beyond the ", rows, " that the permuted tensor has, with ",
-                              "range {", sizes.start, ", ", sizes.end,
+        report_violation(text(api, ": sortedIndices names rows beyond the ", rows, " that the permuted tensor has, ",
+                              "with range {", sizes.start, ", ", sizes.end,
                               "}. The device would read out of bounds; the entries are skipped"));
     }
 }
@@ -375,7 +376,7 @@ void gather_rows(const Rows &rows, const View &out_view, const GatherSizes &size
 void run_unpermute(std::vector<Arg> &args, const Config &config) {
     if (!has_pair(args)) return;  // such a list leaves the tiling blank: nothing runs
     GatherSizes sizes = gather_sizes(args, moe_release(config));
-    if (sizes.hidden <= 0) return;
+    if (sizes.hidden <= 0 || sizes.entries <= 0) return;
     Rows rows(args[kRows].tensor, sizes.hidden);
     std::vector<int64_t> index = read_ints(args[kGatherIndices].tensor);
     index.resize(sizes.entries, -1);
@@ -390,7 +391,9 @@ void run_unpermute(std::vector<Arg> &args, const Config &config) {
 void run_permute_grad(std::vector<Arg> &args, const Config &config) {
     if (!has_pair(args)) return;
     GatherSizes sizes = gather_sizes(args, moe_release(config));
+    if (sizes.entries <= 0) return;
     std::vector<int64_t> original = read_ints(args[kGatherIndices].tensor);
+    original.resize(sizes.entries, -1);
     if (sizes.hidden > 0) {
         Rows rows(args[kRows].tensor, sizes.hidden);
         std::vector<int64_t> index = original;

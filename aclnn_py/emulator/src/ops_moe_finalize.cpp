@@ -266,7 +266,8 @@ Status check_forward_shapes(const std::vector<Arg> &args, const Config &config) 
     EMU_REQUIRE(!args[kFwdBias].present ||
                     (bias.ndim == 2 && bias.dims[1] == hidden && bias.dims[0] >= top_k &&
                      (!padded || bias.dims[0] == x.dims[0])),
-                code, "biasOptional has shape ", shape_text(bias), "; accepted: (E, ", hidden, ") with E >= K = ", top_k,
+                code, "biasOptional has shape ", shape_text(bias), "; accepted: (E, ", hidden, ") with E >= K = ",
+                top_k,
                 padded ? text(" and E = ", x.dims[0], " as expandedX") : "");
     return {};
 }

@@ -81,7 +81,8 @@ Status check_init_shapes(const std::vector<Arg> &args, const Config &config) {
     EMU_REQUIRE(mode == 0 || (expert_num > 0 && capacity > 0 && capacity <= x.dims[0]), code, "expertNumOptional is ",
                 expert_num, " and expertCapacityOptional is ", capacity,
                 "; with dropPadModeOptional 1 accepted: both greater than 0, the capacity at most R = ", x.dims[0]);
-    EMU_REQUIRE(flag >= 0 && flag <= 2, code, "expertTokensCountOrCumsumFlagOptional is ", flag, "; accepted: 0, 1 or 2");
+    EMU_REQUIRE(flag >= 0 && flag <= 2, code, "expertTokensCountOrCumsumFlagOptional is ", flag,
+                "; accepted: 0, 1 or 2");
     EMU_REQUIRE(flag == 0 || expert_num > 0, code,
                 "expertNumOptional is 0; it must be greater than 0 with expertTokensCountOrCumsumFlagOptional ", flag);
 
@@ -204,8 +205,8 @@ Status check_permute(const std::vector<Arg> &args, const Config &config) {
                 shape_text(indices), " as indices");
     int64_t top_k = indices.ndim == 1 ? 1 : indices.dims[1];
     EMU_REQUIRE(top_k >= 1 && top_k <= kMaxTopK, code, "indices dim 1 is ", top_k, "; accepted: 1 to ", kMaxTopK);
-    EMU_REQUIRE(indices.numel() < kMaxEntries, code, "indices has ", indices.numel(), " elements; accepted: fewer than ",
-                kMaxEntries);
+    EMU_REQUIRE(indices.numel() < kMaxEntries, code, "indices has ", indices.numel(), " elements; accepted: fewer ",
+                "than ", kMaxEntries);
     Part part;
     EMU_PASS(permute_part(args, release, part));
     EMU_REQUIRE(shape_is(args[kSortedOut].tensor, {indices.numel()}), code, "sortedIndicesOut has shape ",
@@ -237,7 +238,8 @@ void run_permute(std::vector<Arg> &args, const Config &config) {
     if (!args[kProbs].present) return;
     const View &probs = args[kProbs].tensor, &probs_out = args[kProbsOut].tensor;
     std::vector<float> values =
-        probs.dtype == probs_out.dtype ? read_floats(probs) : reread_floats(probs, dtype_size(probs.dtype), probs_out.dtype);
+        probs.dtype == probs_out.dtype ? read_floats(probs)
+                                       : reread_floats(probs, dtype_size(probs.dtype), probs_out.dtype);
     values.resize(entries);
     std::vector<float> permuted = read_floats(probs_out);
     for (int64_t r = 0; r < rows; ++r) permuted[r] = values[order[part.start + r]];
