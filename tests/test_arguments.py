@@ -75,6 +75,9 @@ class Indexable:
     def __index__(self) -> int:
         return 3
 
+    def __repr__(self) -> str:  # the same in every test process
+        return "Indexable()"
+
 
 @pytest.mark.parametrize("value", [3, np.int8(3), np.uint64(3), np.int64(3), Indexable()], ids=repr)
 def test_integer_likes_are_integers(value: Any) -> None:

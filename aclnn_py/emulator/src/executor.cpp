@@ -16,8 +16,9 @@ std::atomic<int64_t> g_executors_known{0};
 // An executor that nobody can launch or destroy any more: the library's own slot stays busy.
 void strand(Executor &executor, Executor::State state) {
     executor.state = state;
-    executor.args.clear();
-    executor.operands.clear();
+    executor.key = std::string();
+    executor.args = std::vector<Arg>();  // not clear(), which keeps the memory
+    executor.operands = std::vector<Operand>();
     counters().executor_slots.fetch_add(1);
 }
 

@@ -135,6 +135,8 @@ private:
 
 template <class T, bool Bias, bool Stream>
 struct ScaleAndDot {
+    static constexpr int64_t kLine = 64 / sizeof(T);  // elements of a cache line
+
     const T *x, *b, *g, *next;
     T *out;
     F8 scale;
@@ -145,22 +147,27 @@ struct ScaleAndDot {
         store8<Stream>(out + j, grad * scale);
         return a * grad;
     }
+    // Brings 32 elements into the second-level cache.
+    EMU_INLINE void fetch(const T *at) const {
+        __builtin_prefetch(at, 0, 2);
+        if (kLine < 32) __builtin_prefetch(at + kLine, 0, 2);
+    }
     EMU_INLINE float run(int64_t n) const {
         // The hardware stops prefetching at each page, and cannot guess which row comes next.
-        constexpr int64_t line = static_cast<int64_t>(64 / sizeof(T));
-        const int64_t ahead = n < 128 * line ? n : 128 * line;
+        const int64_t ahead = n < 128 * kLine ? n : 128 * kLine;
         TreeSum sum;
         int64_t j = 0;
         for (; j + 128 <= n; j += 128) {
             const T *soon = j + ahead < n ? x + j + ahead : next + (j + ahead - n);
-            for (int64_t at = 0; at < 128; at += line) __builtin_prefetch(soon + at, 0, 2);
+            fetch(soon);
             F8 c0 = step(j), c1 = step(j + 8), c2 = step(j + 16), c3 = step(j + 24);
 #pragma GCC unroll 3
-            for (int64_t i = j + 32; i < j + 128; i += 32) {
-                c0 += step(i);
-                c1 += step(i + 8);
-                c2 += step(i + 16);
-                c3 += step(i + 24);
+            for (int64_t i = 32; i < 128; i += 32) {
+                fetch(soon + i);  // spread out: a burst of prefetches would stall the loads
+                c0 += step(j + i);
+                c1 += step(j + i + 8);
+                c2 += step(j + i + 16);
+                c3 += step(j + i + 24);
             }
             sum.add((c0 + c1) + (c2 + c3));
         }

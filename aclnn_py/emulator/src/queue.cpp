@@ -1,6 +1,4 @@
 // The queue of a stream and what runs it.
-#include <sched.h>
-
 #include <algorithm>
 #include <exception>
 #include <thread>
@@ -29,19 +27,6 @@ Registry &registry() {
 
 std::atomic<int32_t> g_next_id{0};
 
-// Going to sleep and waking up costs more than a small kernel: look a little longer first.
-template <class Condition>
-bool spin(Condition ready) {
-    Deadline end = Clock::now() + std::chrono::microseconds(20);
-    do {
-        for (int i = 0; i < 8; ++i) {
-            if (ready()) return true;
-            sched_yield();
-        }
-    } while (Clock::now() < end);
-    return ready();
-}
-
 }  // namespace
 
 Stream::Stream(const void *context, int device)
@@ -50,7 +35,7 @@ Stream::Stream(const void *context, int device)
 Stream::~Stream() = default;
 
 void Stream::push_locked(std::unique_ptr<Task> task) {
-    posted_.store(++last_, std::memory_order_relaxed);
+    ++last_;
     queue_.push_back({last_, std::move(task)});
     if (settings().deferred) return;
     if (!thread_started_) {
@@ -92,11 +77,6 @@ void Stream::run(Item &item) {
 void Stream::work() {
     std::unique_lock<std::mutex> guard(mutex_);
     while (true) {
-        if (queue_.empty() && !stopped_) {
-            guard.unlock();
-            spin([this] { return posted_.load(std::memory_order_relaxed) > progress_->done.load(); });
-            guard.lock();
-        }
         has_work_.wait(guard, [this] { return stopped_ || !queue_.empty(); });
         if (queue_.empty()) return;
         Item item = std::move(queue_.front());
@@ -128,7 +108,6 @@ bool Stream::wait_for(uint64_t sequence, Deadline deadline) {
     if (progress_->done.load() >= sequence) return true;
     if (settings().deferred) return run_deferred(sequence, deadline);
     auto reached = [&] { return progress_->done.load() >= sequence; };
-    if (spin(reached)) return true;
     std::unique_lock<std::mutex> guard(mutex_);
     if (deadline == Deadline::max()) {
         progressed_.wait(guard, reached);

@@ -76,7 +76,6 @@ class Stream : public std::enable_shared_from_this<Stream> {
     std::condition_variable has_work_, progressed_;
     std::deque<Item> queue_;
     uint64_t last_ = 0;  // sequence of the newest task
-    std::atomic<uint64_t> posted_{0};  // the same, for a look without the lock
     std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
     std::vector<Mark> learned_;  // points of other streams that this one has waited for
     bool thread_started_ = false;
