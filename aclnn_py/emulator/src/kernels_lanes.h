@@ -189,7 +189,7 @@ struct ScaleAndDot {
 template <class T>
 EMU_TARGET float scale_and_dot(const T *x, const T *b, const T *g, float scale, T *out, int64_t n, const T *next,
                                bool stream) {
-    F8 factor = F8{} + scale;
+    F8 factor = scale - F8{};  // a broadcast: adding 0 instead would lose the sign of -0
     if (stream && reinterpret_cast<uintptr_t>(out) % 32 == 0) {
         return b ? ScaleAndDot<T, true, true>{x, b, g, next, out, factor}.run(n)
                  : ScaleAndDot<T, false, true>{x, b, g, next, out, factor}.run(n);
@@ -201,7 +201,7 @@ EMU_TARGET float scale_and_dot(const T *x, const T *b, const T *g, float scale, 
 // acc[j] += (x[j] + b[j]) * scale, each operation rounded; b may be null.
 template <class T>
 EMU_TARGET void add_scaled_row(float *acc, const T *x, const T *b, float scale, int64_t n) {
-    F8 factor = F8{} + scale;
+    F8 factor = scale - F8{};  // a broadcast: adding 0 instead would lose the sign of -0
     int64_t j = 0;
     if (b) {
         for (; j + 8 <= n; j += 8) store8(acc + j, load8(acc + j) + (load8(x + j) + load8(b + j)) * factor);
