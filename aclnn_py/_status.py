@@ -215,9 +215,7 @@ HINTS: dict[int, str] = {
         "LD_LIBRARY_PATH and ACLNN_PY_LIBRARY_PATH, and install the driver and the CANN runtime"
     ),
     107000: _ARGUMENT,
-    107001: (
-        "list the devices with npu-smi info; ASCEND_RT_VISIBLE_DEVICES limits and renumbers them from 0"
-    ),
+    107001: ("list the devices with npu-smi info; ASCEND_RT_VISIBLE_DEVICES limits and renumbers them from 0"),
     107002: "set the device on this thread first (aclrtSetDevice): each thread has its own current device",
     107003: "make the device of the stream current on this thread, and use the stream on that device only",
     107017: "the object was already destroyed, or belongs to another device or process (fork)",

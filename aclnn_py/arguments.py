@@ -134,8 +134,10 @@ def _items(
 ) -> tuple[Any, ...] | None:
     if value is None:
         return None
-    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable) or (
-        isinstance(value, np.ndarray) and value.ndim != 1
+    if (
+        isinstance(value, (str, bytes))
+        or not isinstance(value, Iterable)
+        or (isinstance(value, np.ndarray) and value.ndim != 1)
     ):
         raise _refuse(where, parameter, value, f"a sequence of {accepted}, or None")
     return tuple(item(entry) for entry in value)

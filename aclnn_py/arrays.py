@@ -185,5 +185,3 @@ def overlap(one: Any, other: Any) -> bool:
         except np.exceptions.TooHardError:
             return True
     return True
-
-

@@ -53,9 +53,7 @@ class AclnnError(RuntimeError):
     detail: str
     hint: str
 
-    def __init__(
-        self, code: int | None, api: str = "", stage: str = "", detail: str = "", hint: str = ""
-    ) -> None:
+    def __init__(self, code: int | None, api: str = "", stage: str = "", detail: str = "", hint: str = "") -> None:
         self.code = code
         self.name = "" if code is None else status_name(code)
         self.api = api
@@ -258,9 +256,7 @@ def set_message_reader(reader: Callable[[], str] | None) -> None:
     _message_reader = reader
 
 
-def check(
-    code: int, api: str, stage: str = "", *, detail: str | None = None, hint: str | None = None
-) -> None:
+def check(code: int, api: str, stage: str = "", *, detail: str | None = None, hint: str | None = None) -> None:
     """Raise the exception of a status code; return for 0.
 
     Parameters

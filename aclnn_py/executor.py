@@ -303,4 +303,3 @@ class Executor:
         call = self._call
         if isinstance(call, _HostCall) or (call is not None and call.fills_host_arrays):
             self.synchronize()
-

@@ -124,9 +124,7 @@ class Signature:
             for parameter in parameters[len(args) :]:
                 given = [key for key in _names(parameter) if key in rest]
                 if len(given) > 1:
-                    raise TypeError(
-                        f"{self.name}: argument {parameter.name!r} was given twice\n  C signature: {self}"
-                    )
+                    raise TypeError(f"{self.name}: argument {parameter.name!r} was given twice\n  C signature: {self}")
                 if given:
                     values.append(rest.pop(given[0]))
                 elif parameter.ctype.endswith("*"):

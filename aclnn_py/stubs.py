@@ -22,13 +22,13 @@ def __getattr__(name):
     return aclnn_py.op(name)
 '''
 
-_HEAD = '''# Written by `aclnn-py stubs`: the operators of one install. Write it again after a change of CANN.
+_HEAD = """# Written by `aclnn-py stubs`: the operators of one install. Write it again after a change of CANN.
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 Tensor: TypeAlias = Any  # numpy.ndarray or aclnn_py.DeviceArray
 Scalar: TypeAlias = Any  # a number or aclnn_py.Scalar
-'''
+"""
 
 _TYPES = {
     "tensor": "Tensor",

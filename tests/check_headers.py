@@ -90,9 +90,7 @@ def status_assertions() -> dict[str, str]:
 
 def compile_cpp(source: str, include: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     command = ["g++", "-std=c++17", "-w", "-fmax-errors=0", *flags, f"-I{include}", f"-I{include / 'acl'}"]
-    return subprocess.run(
-        [*command, "-x", "c++", "-"], input=source, capture_output=True, text=True, check=False
-    )
+    return subprocess.run([*command, "-x", "c++", "-"], input=source, capture_output=True, text=True, check=False)
 
 
 def check(include: Path, cdefs: Path = CDEFS) -> Report:

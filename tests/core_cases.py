@@ -307,6 +307,7 @@ def axis_of(source: Source, shape: tuple[int, ...]) -> tuple[int, int]:
 
 def ranked(values: np.ndarray, descending: bool) -> list[int]:
     """Positions of a vector in stable order, NaN as the largest."""
+
     def before(at: int) -> Any:
         value = values[at]
         return (bool(value != value), 0 if value != value else value)

@@ -72,7 +72,7 @@ def test_refused_arguments_name_the_c_signature(backend: Any) -> None:
         call(x, x, other=x)
     with pytest.raises(TypeError, match="no argument named 'nothing'"):
         call(x, x, 1.0, x, nothing=1)
-    with pytest.raises(TypeError, match="'alpha'.*a number"):
+    with pytest.raises(TypeError, match=r"'alpha'.*a number"):
         call(x, x, x, x)
     with pytest.raises(aclnn_py.NullptrError):
         call(x, None, 1.0, x.copy())

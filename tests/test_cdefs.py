@@ -129,8 +129,7 @@ def test_number_of_parameters_of_stage_one(name, count):
 
 def test_attributes_of_the_same_type_are_in_cann_order():
     names = {
-        key: [re.split(r"[ *]", parameter)[-1] for parameter in parameters]
-        for key, parameters in functions().items()
+        key: [re.split(r"[ *]", parameter)[-1] for parameter in parameters] for key, parameters in functions().items()
     }
     assert names["aclnnMoeFinalizeRoutingV2GradGetWorkspaceSize"][:12] == [
         "gradY", "expandedRowIdx", "expandedXOptional", "scalesOptional", "expertIdxOptional", "biasOptional",

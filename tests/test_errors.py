@@ -183,9 +183,7 @@ def test_status_name_is_the_vendor_macro(code, name):
 
 
 def test_status_name_of_two_names_and_of_none():
-    assert status_name(107045) == (
-        "ACL_ERROR_RT_STREAM_NOT_SUPPORT_OPERA / ACL_ERROR_RT_SUB_ACLGRAPH_IS_CAPTURING"
-    )
+    assert status_name(107045) == ("ACL_ERROR_RT_STREAM_NOT_SUPPORT_OPERA / ACL_ERROR_RT_SUB_ACLGRAPH_IS_CAPTURING")
     assert status_name(561105) == "ACLNN_ERR_INNER_KEY_CONFILICT / ACLNN_ERR_INNER_KEY_CONFLICT"
     assert status_name(0) == "ACL_SUCCESS / ACL_ERROR_NONE"
     assert status_name(987654) == "unknown (987654)"
@@ -440,9 +438,7 @@ def test_no_text_is_readable(set_reader, answer):
     set_reader(lambda: answer)
     error = raised(107002, "aclrtMalloc", hint="")
     assert error.detail == ""
-    assert str(error) == (
-        "aclrtMalloc failed: 107002 ACL_ERROR_RT_CONTEXT_NULL (no device is set on this thread)"
-    )
+    assert str(error) == ("aclrtMalloc failed: 107002 ACL_ERROR_RT_CONTEXT_NULL (no device is set on this thread)")
 
 
 def test_a_failing_reader_does_not_hide_the_error(set_reader):
@@ -486,7 +482,5 @@ except aclnn_py.errors.InnerNullptrError as error:
     print(error.name)
 """
     package = errors.__file__.rpartition("/")[0]
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", script, package], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-S", "-c", script, package], capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["[]", "ACLNN_ERR_INNER_NULLPTR"], done.stderr

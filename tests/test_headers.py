@@ -18,11 +18,13 @@ TAIL = "uint64_t *workspaceSize, aclOpExecutor **executor"
 STAGE_TWO = "(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, aclrtStream stream);\n"
 
 ODDITIES = {
-    "aclnn_plain.h": f"ACLNN_API aclnnStatus aclnnPlainGetWorkspaceSize(const aclTensor* self, aclTensor* out, {TAIL});\n"
+    "aclnn_plain.h": "ACLNN_API aclnnStatus aclnnPlainGetWorkspaceSize(const aclTensor* self, aclTensor* out,"
+    f"{TAIL});\n"
     f"ACLNN_API aclnnStatus aclnnPlain{STAGE_TWO}",
     "aclnn_visible.h": '__attribute__((visibility("default"))) aclnnStatus\naclnnVisibleGetWorkspaceSize(\n'
     f"    const aclTensor *x,\n    int64_t   dim,\n    {TAIL});\n",
-    "aclnn_spaced.h": f'__attribute__ ((visibility ("default"))) aclnnStatus aclnnSpacedGetWorkspaceSize (const bool flag,{TAIL});',
+    "aclnn_spaced.h": '__attribute__ ((visibility ("default"))) aclnnStatus aclnnSpacedGetWorkspaceSize ('
+    f"const bool flag,{TAIL});",
     "aclnn_old.h": '__attribute__((deprecated("aclnnOldGetWorkspaceSize(a, b) will go (soon), " "use aclnnNew, '
     f'please"))) __attribute__((visibility("default"))) aclnnStatus aclnnOldGetWorkspaceSize(aclTensor *x, {TAIL});',
     "aclnn_message.h": 'ACL_DEPRECATED_MESSAGE("call aclnnB, not aclnnMessageGetWorkspaceSize(x)")\n'
@@ -38,8 +40,11 @@ ODDITIES = {
     "aclnn_no_stage_two.h": f"aclnnStatus aclnnNoStageTwoGetWorkspaceSize(const aclBoolArray *mask, {TAIL});",
     "aclnn_stage_two.h": f"aclnnStatus aclnnStageTwoGetWorkspaceSize(const aclTensor *x, {TAIL});\n"
     "aclnnStatus aclnnStageTwo(void *ws, const uint64_t size, aclOpExecutor *e, const aclrtStream stream, int extra);",
-    "aclnn_guard_a.h": f"#ifndef G\n#define G\naclnnStatus aclnnGuardAGetWorkspaceSize(const aclTensor *x, {TAIL});\n#endif",
-    "aclnn_guard_b.h": f"#ifndef G\n#define G\naclnnStatus aclnnGuardBGetWorkspaceSize(const aclTensor *x, {TAIL});\n#endif",
+    **{
+        f"aclnn_guard_{letter.lower()}.h": "#ifndef SAME_GUARD\n#define SAME_GUARD\n"
+        f"aclnnStatus aclnnGuard{letter}GetWorkspaceSize(const aclTensor *x, {TAIL});\n#endif"
+        for letter in "AB"
+    },
     "aclnn_macro.h": "#define DECLARE(x) \\\n  aclnnStatus x##GetWorkspaceSize(int)\n"
     f"aclnnStatus aclnnMacroGetWorkspaceSize(uint32_t n, {TAIL});",
     "aclnn_helpers.h": "aclnnStatus aclnnCalculateMatmulWeightSize(const aclIntArray *shape, uint64_t *size);\n"

@@ -259,9 +259,10 @@ def test_error_text_of_an_earlier_failure_is_not_carried_over(native: Any, contr
 def test_a_failed_stage_two_consumes_the_executor(native: Any, control: Control) -> None:
     data = arguments()
     control.fail(GRAD, 361001, b"launch failed")
-    with pytest.raises(aclnn_py.RuntimeCallError, match="launch failed") as caught, Executor(
-        GRAD, **data, backend=native
-    ) as ex:
+    with (
+        pytest.raises(aclnn_py.RuntimeCallError, match="launch failed") as caught,
+        Executor(GRAD, **data, backend=native) as ex,
+    ):
         ex.run()
     assert caught.value.stage == "run"
     assert (data["gradScalesOut"] == -77).all()
@@ -478,11 +479,11 @@ def run_python(code: str, emulator_lib: Path, **env: str) -> str:
 
 ODD_ENDS = {
     "arrays still alive": "x = backend.to_device(np.ones(3, np.float32)); import builtins; builtins.kept = x",
-    "a stream still open": "import builtins; s = backend.create_stream(); builtins.kept = s; s.close()",
+    "a stream still open": "import builtins; builtins.kept = backend.create_stream()",
     "work still queued": "a = t.on_device(backend, t.arguments()); t.call(backend, a)",
     "a cycle holds arrays": "c = [backend.to_device(np.ones(3, np.float32))]; c.append(c)",
-    "a thread used the device": "import threading\nw = threading.Thread(target=lambda: t.call(backend, t.arguments()))\n"
-    "w.start(); w.join()",
+    "a thread used the device": "import threading\n"
+    "w = threading.Thread(target=lambda: t.call(backend, t.arguments()))\nw.start(); w.join()",
     "sys.exit": "t.call(backend, t.arguments()); sys.exit(0)",
     "nothing was called": "",
 }

@@ -101,9 +101,7 @@ class OperatorCall:
         if tuple(array.shape) != output.shape:
             raise ValueError(f"{where} has shape {tuple(array.shape)}, expected {output.shape}")
         if array.dtype != output.dtype:
-            raise TypeError(
-                f"{where} has dtype {dtypes.name(array.dtype)}, expected {dtypes.name(output.dtype)}"
-            )
+            raise TypeError(f"{where} has dtype {dtypes.name(array.dtype)}, expected {dtypes.name(output.dtype)}")
         if not self.family.writable(array):
             raise ValueError(f"{where} is read-only")
         if not self.family.contiguous(array):
