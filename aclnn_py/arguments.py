@@ -16,6 +16,7 @@ import numpy as np
 from . import dtypes
 from .arrays import as_array
 from .descriptors import Scalar
+from .device_array import DeviceArray
 from .signatures import Parameter, Signature
 
 __all__ = ["convert"]
@@ -68,6 +69,8 @@ def _integer(where: str, parameter: Parameter, value: Any, ctype: str) -> int:
 
 
 def _int(where: str, parameter: Parameter, value: Any) -> int:
+    if type(value) is int and -(2**31) <= value < 2**31 and parameter.ctype == "int64_t":
+        return value  # nearly every integer argument
     return _integer(where, parameter, value, parameter.ctype)
 
 
@@ -156,7 +159,9 @@ def _bool_array(where: str, parameter: Parameter, value: Any) -> tuple[bool, ...
 
 
 def _tensor(where: str, parameter: Parameter, value: Any) -> Any:
-    return None if value is None else as_array(f"{where}: argument {parameter.name!r}", value)
+    if value is None or type(value) is DeviceArray:  # needs no look, and no text for an error
+        return value
+    return as_array(f"{where}: argument {parameter.name!r}", value)
 
 
 def _tensor_list(where: str, parameter: Parameter, value: Any) -> tuple[Any, ...] | None:
@@ -182,6 +187,10 @@ def _scalar_list(where: str, parameter: Parameter, value: Any) -> tuple[Scalar, 
     return _items(where, parameter, value, lambda x: _scalar(where, parameter, x), "numbers")
 
 
+def _unknown(where: str, parameter: Parameter, value: Any) -> Any:
+    raise TypeError(f"{where}: no conversion to C type {parameter.ctype!r} of {parameter.name!r}")
+
+
 _CONVERTERS: dict[str, Callable[[str, Parameter, Any], Any]] = {
     "tensor": _tensor,
     "tensor_list": _tensor_list,
@@ -197,6 +206,7 @@ _CONVERTERS: dict[str, Callable[[str, Parameter, Any], Any]] = {
     "double": _double,
     "dtype": _dtype,
     "enum": _enum,
+    "unknown": _unknown,
 }
 
 
@@ -210,10 +220,5 @@ def convert(signature: Signature, values: Iterable[Any]) -> list[Any]:
     ValueError, OverflowError
         A value that the C type cannot hold.
     """
-    result = []
-    for parameter, value in zip(signature.parameters, values, strict=True):
-        converter = _CONVERTERS.get(parameter.kind)
-        if converter is None:
-            raise TypeError(f"{signature.name}: no conversion to C type {parameter.ctype!r} of {parameter.name!r}")
-        result.append(converter(signature.name, parameter, value))
-    return result
+    name = signature.name
+    return [_CONVERTERS[p.kind](name, p, value) for p, value in zip(signature.parameters, values, strict=True)]

@@ -14,7 +14,7 @@ import numpy as np
 from . import dtypes, errors
 from ._ffi import ffi
 
-__all__ = ["Descriptor", "Scalar", "make"]
+__all__ = ["BY_VALUE", "Descriptor", "Scalar", "make"]
 
 
 class Scalar:
@@ -151,15 +151,19 @@ _MAKERS: dict[str, Callable[[Any, Any], Descriptor]] = {
 }
 
 
-def make(api: Any, kind: str, value: Any) -> Descriptor | None:
-    """Create the C object of an argument, or return None for a kind that is passed by value.
+#: Kinds that are passed as they are, without a C object.
+BY_VALUE = frozenset({"bool", "int", "float", "double", "string", "dtype", "enum"})
+
+
+def make(api: Any, kind: str, value: Any) -> Descriptor:
+    """Create the C object of an argument.
 
     Parameters
     ----------
     api
         The functions of the opened libraries.
     kind
-        Kind of the parameter, see ``signatures.KINDS``.
+        Kind of the parameter, see ``signatures.KINDS``; not one of ``BY_VALUE``.
     value
         A converted argument, not None: a device array, a ``Scalar``, a tuple of either or of numbers.
 
@@ -168,5 +172,4 @@ def make(api: Any, kind: str, value: Any) -> Descriptor | None:
     AclnnError
         The library returned NULL.
     """
-    maker = _MAKERS.get(kind)
-    return None if maker is None else maker(api, value)
+    return _MAKERS[kind](api, value)

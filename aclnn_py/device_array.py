@@ -227,8 +227,7 @@ class DeviceArray:
         storage that torch_npu passes.
         """
         if self._descriptor is None:
-            view = np.array(self.shape, np.int64), np.array(self.strides, np.int64)
-            dims, strides = (ffi.new("int64_t[]", part.tolist()) for part in view)
+            dims, strides = ffi.new("int64_t[]", self.shape), ffi.new("int64_t[]", self.strides)
             whole = self.offset == 0 and self.contiguous
             storage = self.shape if whole else (self.buffer.nbytes // self.dtype.itemsize,)
             self._descriptor = (
@@ -238,7 +237,7 @@ class DeviceArray:
                 strides,
                 self.offset,
                 FORMAT_ND,
-                dims if whole else ffi.new("int64_t[]", list(storage)),
+                dims if whole else ffi.new("int64_t[]", storage),
                 len(storage),
                 self.buffer.pointer,
             )

@@ -10,11 +10,11 @@ The rules (a composite executor points to the caller's aclTensors and into its t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import warnings
-import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,13 @@ import numpy as np
 from . import errors, library
 from ._ffi import ffi
 from .backends import NativeBackend
-from .descriptors import Descriptor, make
+from .descriptors import BY_VALUE, Descriptor, make
 from .device_array import DeviceArray
-from .signatures import Parameter, Signature, is_builtin
+from .runtime import Block, Stream
+from .signatures import Signature, is_builtin
 
 _UNREPEATABLE = 561000
-_BLOCKING = ("ACLNN_PY_LAUNCH_BLOCKING", "ASCEND_LAUNCH_BLOCKING")
+_BLOCKING, _BLOCKING_OF_CANN = "ACLNN_PY_LAUNCH_BLOCKING", "ASCEND_LAUNCH_BLOCKING"
 _LARGEST_WORKSPACE = 1 << 62  # beyond any device; a broken library must not overflow the allocator's arithmetic
 
 
@@ -42,7 +43,8 @@ _out = _OutParameters()
 
 def launch_blocking() -> bool:
     """Whether every run waits, so that a fault names its operator."""
-    return any(os.environ.get(name, "0") not in ("", "0") for name in _BLOCKING)
+    get = os.environ.get  # spelt out: this is on the path of every call
+    return get(_BLOCKING, "0") not in ("", "0") or get(_BLOCKING_OF_CANN, "0") not in ("", "0")
 
 
 class _HostTensor:
@@ -65,7 +67,6 @@ class DeviceCall:
         self.device = backend.device
         self.reuse = "fresh" if repeatable else "single"
         self.workspace_size = 0
-        self._backend = backend
         self._api = backend.api
         self._runtime = backend.runtime
         self._signature = signature
@@ -74,25 +75,30 @@ class DeviceCall:
         self._thread = threading.get_ident()
         self._executor: Any = None
         self._repeatable = repeatable
+        self._blocking = launch_blocking()
         self._in_flight = False
         self._hosts: dict[tuple[Any, ...], _HostTensor] = {}
-        self._values = list(values)
-        self._descriptors: list[Descriptor] = []
+        self._values = values
+        self._tensors: list[Any] = []  # aclTensor pointers of tensor arguments; the commonest kind, so no owner each
+        self._descriptors: list[Descriptor] = []  # of all other kinds
         self._pointers: list[Any] = []
+        self._block: Block | None = None  # workspace that a repeatable executor keeps
         self._plan = backend.plan(signature)
         # Direction cannot be read from C types. Where the names are not known to tell it, every writable array is
         # fetched back.
-        self._outputs = set(signature.outputs) if is_builtin(signature) else None
-        _warn_open_range(signature, values)
+        self._outputs = signature.outputs if is_builtin(signature) else None
+        if "WithEp" in signature.name:
+            _warn_open_range(signature, values)
+        previous = self._runtime.switch(self.device)
         try:
-            with self._runtime.on_device(self.device):
-                for index, parameter in enumerate(signature.parameters):
-                    self._values[index] = self._to_device(parameter, values[index])
-                self._describe()
-                self._stage_one()
+            self._describe()
+            self._stage_one()
         except BaseException:
             self.close()
             raise
+        finally:
+            if previous is not None:
+                self._runtime.restore(previous)
         _live.add(self)
         if not _at_exit:
             _at_exit.append(_close_all)
@@ -105,14 +111,8 @@ class DeviceCall:
         """Whether NumPy arrays wait for their results."""
         return any(host.output for host in self._hosts.values())
 
-    def _to_device(self, parameter: Parameter, value: Any) -> Any:
-        if parameter.kind == "tensor":
-            return self._place(parameter.name, value)
-        if parameter.kind == "tensor_list" and value is not None:
-            return tuple(self._place(parameter.name, item) for item in value)
-        return value
-
     def _place(self, name: str, value: Any) -> Any:
+        """Return the device array of a tensor argument: itself, or the copy that a NumPy array gets."""
         if isinstance(value, np.ndarray):
             return self._host_tensor(name, value).device
         if isinstance(value, DeviceArray) and (
@@ -138,20 +138,35 @@ class DeviceCall:
         return host
 
     def _describe(self) -> None:
-        """Create the C objects of all arguments."""
-        self._pointers = []
-        for parameter, value in zip(self._signature.parameters, self._values, strict=True):
+        """Place all arguments on the device and create their C objects."""
+        pointers: list[Any] = []
+        api, values = self._api, self._values
+        create, tensors = api.aclCreateTensor, self._tensors
+        runtime, device = self._runtime, self.device
+        for index, parameter in enumerate(self._signature.parameters):
+            value, kind = values[index], parameter.kind
             if value is None:
-                self._pointers.append(ffi.NULL)
-                continue
-            descriptor = make(self._api, parameter.kind, value)
-            if descriptor is not None:
-                self._descriptors.append(descriptor)
-                self._pointers.append(descriptor.pointer)
-            elif parameter.kind == "string":  # a private copy: some prototypes take char *, not const char *
-                self._pointers.append(ffi.new("char[]", value))
+                pointers.append(ffi.NULL)
+            elif kind == "tensor":
+                if type(value) is DeviceArray and value.buffer.runtime is runtime and value.buffer.device == device:
+                    array = value
+                else:
+                    values[index] = array = self._place(parameter.name, value)
+                pointer = create(*array.descriptor)
+                if not pointer:
+                    raise errors.AclnnError(None, "aclCreateTensor", detail=f"NULL for {parameter.name!r}, {array!r}")
+                tensors.append(pointer)
+                pointers.append(pointer)
+            elif kind in BY_VALUE:
+                # a string is a private copy: some prototypes take char *, not const char *
+                pointers.append(ffi.new("char[]", value) if kind == "string" else value)
             else:
-                self._pointers.append(value)
+                if kind == "tensor_list":
+                    values[index] = value = tuple(self._place(parameter.name, item) for item in value)
+                descriptor = make(api, kind, value)
+                self._descriptors.append(descriptor)
+                pointers.append(descriptor.pointer)
+        self._pointers = pointers
 
     # -- the two stages
 
@@ -176,7 +191,8 @@ class DeviceCall:
         if self.workspace_size > _LARGEST_WORKSPACE:
             detail = f"stage one asked for a workspace of {self.workspace_size} bytes"
             errors.check(207001, self._name, "workspace", detail=detail)
-        with self._runtime.on_device(self.device):
+        previous = self._runtime.switch(self.device)
+        try:
             queue = self._stream.resolve()
             if self._executor is None:  # not repeatable: stage two consumed the last one
                 self._stage_one()
@@ -184,33 +200,51 @@ class DeviceCall:
                 if self._in_flight:  # a blocking copy is not ordered after what the stream still does
                     queue.synchronize()
                 self._upload()
-            block = queue.acquire(self.workspace_size)
-            executor = self._executor
-            if self.reuse != "repeatable":
-                self._executor = None
-            try:
-                code = self._plan[1](block.pointer, self.workspace_size, executor, queue.handle)
-                if code:
-                    errors.check(code, self._name, "run")
-            finally:
-                # also after a failure: some of it may have been enqueued
-                self._in_flight = True
-                queue.park(self._buffers())
-                queue.release(block)
-            if launch_blocking():
+            if self.reuse == "repeatable":
+                self._run_again(queue)
+            else:
+                self._run_once(queue)
+            if self._blocking:
                 self._wait("run (blocking)")
+        finally:
+            if previous is not None:
+                self._runtime.restore(previous)
+
+    def _run_once(self, queue: Stream) -> None:
+        block = queue.acquire(self.workspace_size)
+        executor, self._executor = self._executor, None
+        try:
+            code = self._plan[1](block.pointer, self.workspace_size, executor, queue.handle)
+            if code:
+                errors.check(code, self._name, "run")
+        finally:
+            # also after a failure: some of it may have been enqueued
+            self._in_flight = True
+            queue.release(block)
+            self._park(queue)
+
+    def _run_again(self, queue: Stream) -> None:
+        """Run a repeatable executor: what it uses stays with it, and is parked when it is replaced or closed."""
+        if self._block is None:
+            self._block = queue.acquire(self.workspace_size)
+        self._in_flight = True
+        code = self._plan[1](self._block.pointer, self.workspace_size, self._executor, queue.handle)
+        if code:
+            errors.check(code, self._name, "run")
+
+    def _park(self, queue: Stream) -> None:
+        """Keep the data alive until the stream has passed what was queued so far."""
+        buffers, nbytes = [], 0
+        for value in self._values:
+            for item in value if type(value) is tuple else (value,):
+                if type(item) is DeviceArray:
+                    buffers.append(item.buffer)
+                    nbytes += item.buffer.nbytes
+        queue.park(buffers, nbytes)
 
     def _upload(self) -> None:
         for host in self._hosts.values():
             host.device.buffer.copy_from_host(np.ascontiguousarray(host.array))
-
-    def _buffers(self) -> list[Any]:
-        buffers = []
-        for value in self._values:
-            for item in value if isinstance(value, tuple) else (value,):
-                if isinstance(item, DeviceArray):
-                    buffers.append(item.buffer)
-        return buffers
 
     def _wait(self, stage: str) -> None:
         try:
@@ -271,6 +305,8 @@ class DeviceCall:
                 if host.device is self._values[index]:
                     self._hosts[key] = _HostTensor(value, host.device, host.output)
             return
+        if self._in_flight:
+            self._park(self._stream.resolve())  # the array that goes may still be in use
         self._values[index] = value
         if self.reuse != "repeatable" or self._outputs is None:
             self._replace_executor()
@@ -299,7 +335,11 @@ class DeviceCall:
     # -- release
 
     def _drop_descriptors(self) -> None:
-        descriptors, self._descriptors, self._pointers = self._descriptors, [], []
+        tensors, self._tensors = self._tensors, []
+        descriptors, self._descriptors = self._descriptors, []
+        destroy = self._api.aclDestroyTensor
+        for pointer in tensors:
+            destroy(pointer)
         for descriptor in descriptors:
             descriptor.close()
 
@@ -315,16 +355,25 @@ class DeviceCall:
 
     def close(self) -> None:
         """Release everything once; never raises and does not wait for the stream."""
-        self._destroy_executor()
+        _live.discard(self)
+        block, self._block = self._block, None
+        if block is not None:  # of a repeatable executor: the stream may still need it, and the data
+            with contextlib.suppress(errors.AclnnError, ValueError):  # a stream that was closed has waited
+                queue = self._stream.resolve()
+                queue.release(block)
+                self._park(queue)
+        if self._executor is not None:
+            self._destroy_executor()
         self._drop_descriptors()
-        hosts, self._hosts = self._hosts, {}
+        if self._hosts:
+            hosts, self._hosts = self._hosts, {}
+            for device in {id(host.device): host.device for host in hosts.values()}.values():
+                device.buffer.close()  # left to the stream while that is busy
         self._values = []
-        for host in _unique(host.device for host in hosts.values()):
-            host.buffer.close()  # left to the stream while that is busy
 
 
 # what is still open at exit goes before the memory, streams and devices that it uses
-_live: weakref.WeakSet[DeviceCall] = weakref.WeakSet()
+_live: set[DeviceCall] = set()
 _at_exit: list[object] = []
 
 
@@ -339,7 +388,7 @@ _warned_range = False
 def _warn_open_range(signature: Signature, values: list[Any]) -> None:
     """Warn once of a range that released versions read differently; said here, since the C call shows nothing."""
     global _warned_range
-    if _warned_range or "WithEp" not in signature.name:
+    if _warned_range:
         return
     for parameter, value in zip(signature.parameters, values, strict=True):
         if parameter.name == "rangeOptional" and value in (None, (-1, -1)):
@@ -350,7 +399,3 @@ def _warn_open_range(signature: Signature, values: list[Any]) -> None:
                 RuntimeWarning,
                 stacklevel=5,
             )
-
-
-def _unique(items: Iterable[DeviceArray]) -> list[DeviceArray]:
-    return list({id(item): item for item in items}.values())

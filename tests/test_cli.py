@@ -293,6 +293,8 @@ def test_building_without_the_tools_says_how_to_get_them(
         (tools / "cmake").chmod(0o755)
     monkeypatch.setenv("PATH", str(tools))
     monkeypatch.delenv("CXX", raising=False)
+    # pip installs cmake beside the interpreter, where it is looked for too
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "nowhere" / "python"))
     ran = run("emulator", "build")
     assert ran.status == 1
     assert ("CMake" if missing == "cmake" else "C++17 compiler") in ran.err
