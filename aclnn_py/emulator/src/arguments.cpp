@@ -116,6 +116,7 @@ void Call::add(const aclTensorList *list) {
     arg.tensors.resize(object->members.size());
     for (size_t i = 0; i < object->members.size(); ++i) {
         const Member &member = object->members[i];
+        key(member.handle != nullptr);
         if (member.handle == nullptr) continue;
         const Tensor *tensor = tensors().get_same(member.handle, member.generation);
         if (tensor == nullptr) {
