@@ -5,7 +5,7 @@ operators, and ``get_backend`` to choose what serves them.
 """
 
 from .backends import Backend, available_backends, get_backend
-from .catalog import Op, empty, empty_like, has_op, list_ops, op
+from .catalog import BoundOp, Op, empty, empty_like, has_op, list_ops, op
 from .descriptors import Scalar
 from .device_array import DeviceArray
 from .errors import (
@@ -56,6 +56,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AclnnError",
     "Backend",
+    "BoundOp",
     "ContextError",
     "Device",
     "DeviceArray",

@@ -14,7 +14,7 @@ from .device_array import DeviceArray
 from .executor import Executor
 from .signatures import Signature
 
-__all__ = ["Op", "empty", "empty_like", "has_op", "list_ops", "op"]
+__all__ = ["BoundOp", "Op", "empty", "empty_like", "has_op", "list_ops", "op"]
 
 
 class Op:
@@ -58,6 +58,64 @@ class Op:
         chosen = self._backend if backend is None else backend
         with Executor(self.name, *args, backend=chosen, stream=stream, **kwargs) as executor:
             executor.run()
+
+    def bind(self, /, *args: Any, backend: Backend | str | None = None, stream: Any = None, **kwargs: Any) -> BoundOp:
+        """Prepare a call for a loop: checks, descriptors and stage one are done once, here.
+
+        Takes what a call takes. Close the result, or use it in a ``with`` block.
+        """
+        chosen = self._backend if backend is None else backend
+        return BoundOp(Executor(self.name, *args, backend=chosen, stream=stream, repeatable=True, **kwargs))
+
+
+class BoundOp:
+    """An operator with its arguments, for a loop over the same shapes with new data; made by ``Op.bind``.
+
+    Calling it runs the operator; keyword arguments replace tensors by C name first. NumPy outputs are filled when the
+    call returns, device arrays are written asynchronously. It belongs to the thread that made it, keeps its arrays
+    alive until it is closed, and is a context manager.
+
+    Attributes
+    ----------
+    executor : Executor
+        The repeatable executor behind it; ``executor.reuse`` says whether CANN reuses it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x, out = np.ones(3, np.float32), np.empty(3, np.float32)
+    >>> with op("aclnnMuls", backend="reference").bind(x, 2.0, out) as double:
+    ...     double()
+    ...     print(out)
+    ...     double(self=np.arange(3, dtype=np.float32))
+    ...     print(out)
+    [2. 2. 2.]
+    [0. 2. 4.]
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+
+    def __repr__(self) -> str:
+        return f"<BoundOp {self.executor!r}>"
+
+    def __call__(self, /, **changes: Any) -> None:
+        """Run, after replacing the tensors that are given by C name; errors are those of ``Executor``."""
+        executor = self.executor
+        if changes:
+            executor.rebind(**changes)
+        executor.run()
+        executor.fetch()
+
+    def close(self) -> None:
+        """Release the executor; a second call does nothing."""
+        self.executor.close()
+
+    def __enter__(self) -> BoundOp:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def op(name: str, *, backend: Backend | str | None = None) -> Op:

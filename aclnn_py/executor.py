@@ -26,6 +26,7 @@ class _HostCall:
     """A call on the NumPy reference: ``run`` computes into copies, ``synchronize`` hands them over."""
 
     reuse = "reference"
+    fills_host_arrays = True
 
     def __init__(self, backend: ReferenceBackend, signature: Signature, values: list[Any]) -> None:
         self._operator = backend.operator(signature)
@@ -219,7 +220,7 @@ class Executor:
             raise TypeError(f"{self.signature.name} has no tensor argument named {name!r}")
         return call.view_shape(name)
 
-    def rebind(self, **changes: Any) -> None:
+    def rebind(self, /, **changes: Any) -> None:
         """Replace tensors of a repeatable executor by C name; shape, dtype and strides stay as they were.
 
         Raises
@@ -263,6 +264,12 @@ class Executor:
         self._pending = False
         call.synchronize()
 
+    def fetch(self) -> None:
+        """Wait and fill NumPy outputs, if a run has left any to fill; device arrays are left in flight."""
+        call = self._open("fetch()")
+        if self._pending and call.fills_host_arrays:
+            self.synchronize()
+
     def close(self) -> None:
         """Release everything, once; does not wait for the stream and never raises.
 
@@ -292,14 +299,7 @@ class Executor:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if kind is None and self._pending and self._call is not None:
-                self._open("leaving the block")
-                self._finish()
+            if kind is None and self._call is not None:
+                self.fetch()
         finally:
             self.close()
-
-    def _finish(self) -> None:
-        """Wait for what fills NumPy outputs; device arrays are left in flight."""
-        call = self._call
-        if isinstance(call, _HostCall) or (call is not None and call.fills_host_arrays):
-            self.synchronize()

@@ -5,6 +5,7 @@
 Every line compares the reference with something else on the same arrays, the two taking turns: ``np.copyto`` of the
 same bytes, plain fancy indexing in NumPy, and, where torch is installed, index_select and cumsum in torch on the CPU.
 Ratios are medians, with the smallest and largest beside them. Extra memory is what tracemalloc sees at its peak.
+Lines without a bar show how time and memory grow with the number of tokens R.
 Exits 1 when a bar is missed; a busy machine can do that.
 """
 
@@ -31,20 +32,43 @@ MIB = 1 << 20
 
 
 class Line(NamedTuple):
-    """One comparison: ``bar`` bounds ``median`` from above, or from below where ``at_least``."""
+    """One measurement: ``bar``, if any, bounds ``median`` from above, or from below where ``at_least``."""
 
     what: str
     threads: int
     median: float
     low: float
     high: float
-    bar: float
-    at_least: bool
+    bar: float | None = None
+    at_least: bool = False
     unit: str = "x"
+
+    @classmethod
+    def of(cls, what: str, values: list[float], unit: str, bar: float | None = None, threads: int = 1) -> Line:
+        return cls(what, threads, statistics.median(values), min(values), max(values), bar, unit=unit)
 
     @property
     def held(self) -> bool:
-        return self.median >= self.bar if self.at_least else self.median <= self.bar
+        return self.bar is None or (self.median >= self.bar if self.at_least else self.median <= self.bar)
+
+    @property
+    def limit(self) -> str:
+        return "" if self.bar is None else f"{'≥' if self.at_least else '≤'} {self.bar:g} {self.unit}"
+
+
+def show(lines: list[Line], judge: bool = True) -> None:
+    """Print lines as a table; ``judge`` says whether each is within its bar."""
+    print(f"{'':66}{'threads':>8}{'median':>10}{'spread':>20}  bar")
+    for line in lines:
+        spread = f"{line.low:.2f} - {line.high:.2f} {line.unit}"
+        verdict = "" if not judge or line.bar is None else "  held" if line.held else "  MISSED"
+        print(f"{line.what:66}{line.threads:>8}{line.median:>10.2f}{spread:>20}  {line.limit}{verdict}")
+
+
+def save(file: str, lines: list[Line]) -> None:
+    """Write lines as JSON."""
+    with open(file, "w", encoding="utf-8") as out:
+        json.dump({"machine": machine(), "lines": [line._asdict() | {"held": line.held} for line in lines]}, out)
 
 
 def arguments(tokens: int, slots: int, hidden: int, dtype: np.dtype[Any], experts: int = 64) -> dict[str, Any]:
@@ -150,7 +174,7 @@ def bench_float32(shape: tuple[int, int, int], repeat: int) -> list[Line]:
         copy, grad = take_turns(repeat, lambda: np.copyto(out, x), lambda: GRAD.compute(args, "A2"))
         lines.append(compare("fp32: time of np.copyto of the same bytes", threads, grad, copy, bar, False))
         extra = 100 * peak(lambda: GRAD.compute(args, "A2")) / outputs
-        lines.append(Line("fp32: extra memory, % of the outputs", threads, extra, extra, extra, 5.0, False, "%"))
+        lines.append(Line.of("fp32: extra memory, % of the outputs", [extra], "%", 5.0, threads))
     oracle = torch_oracle(args)
     if oracle is None:
         print("torch is not installed: no comparison with index_select and cumsum", file=sys.stderr)
@@ -168,7 +192,19 @@ def bench_bfloat16(shape: tuple[int, int, int], repeat: int) -> list[Line]:
         slow, grad = take_turns(max(2, repeat // 3), lambda: naive(args), lambda: GRAD.compute(args, "A2"))
         lines.append(compare("bf16: faster than fancy indexing", threads, slow, grad, 3.0, True))
         extra = peak(lambda: GRAD.compute(args, "A2")) / MIB
-        lines.append(Line("bf16: extra memory", threads, extra, extra, extra, 64.0, False, " MiB"))
+        lines.append(Line.of("bf16: extra memory", [extra], "MiB", 64.0, threads))
+    return lines
+
+
+def bench_scaling(shape: tuple[int, int, int], repeat: int) -> list[Line]:
+    """Time and extra memory of the bf16 gradient over R, up to the given one."""
+    lines = []
+    for tokens in (shape[0] // 16, shape[0] // 4, shape[0]):
+        args = arguments(tokens, *shape[1:], dtypes.bfloat16())
+        times = take_turns(repeat, lambda args=args: GRAD.compute(args, "A2"))[0]  # type: ignore[misc]
+        lines.append(Line.of(f"bf16: time a token, R={tokens}", [1e6 * t / tokens for t in times], "µs", threads=2))
+        extra = peak(lambda args=args: GRAD.compute(args, "A2")) / MIB  # type: ignore[misc]
+        lines.append(Line.of(f"bf16: extra memory, R={tokens}", [extra], "MiB", threads=2))
     return lines
 
 
@@ -190,18 +226,14 @@ def main() -> int:
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     fp32, bf16 = ((64, 8, 512), (64, 8, 512)) if options.small else ((2048, 8, 4096), (4096, 8, 7168))
+    scaling = (fp32[0], *bf16[1:])
     print(machine())
     lines = bench_float32(fp32, options.repeat) + bench_bfloat16(bf16, options.repeat)
-    print(f"fp32 (R, K, H) = {fp32}, bf16 {bf16}\n")
-    print(f"{'':48}{'threads':>8}{'median':>9}{'spread':>16}  bar")
-    for line in lines:
-        spread = f"{line.low:.2f} - {line.high:.2f}"
-        bar = f"{'>=' if line.at_least else '<='} {line.bar:g}{line.unit}"
-        verdict = "" if options.small else "  held" if line.held else "  MISSED"
-        print(f"{line.what:48}{line.threads:>8}{line.median:>9.2f}{spread:>16}  {bar}{verdict}")
+    lines += bench_scaling(scaling, max(2, options.repeat // 3))
+    print(f"(R, K, H): fp32 {fp32}, bf16 {bf16}, over R {scaling}\n")
+    show(lines, judge=not options.small)
     if options.json:
-        with open(options.json, "w") as file:
-            json.dump({"machine": machine(), "lines": [line._asdict() | {"held": line.held} for line in lines]}, file)
+        save(options.json, lines)
     return 0 if options.small or all(line.held for line in lines) else 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,54 @@ def test_a_script_with_empty_runs_on_every_backend(backend: Any) -> None:
     out = aclnn_py.empty(3, backend=backend)
     aclnn_py.op("aclnnMuls", backend=backend)(x, 2.0, out)
     np.testing.assert_array_equal(np.asarray(out), 2 * x)
+
+
+# -- prepared calls
+
+
+def test_a_bound_call_runs_again_with_other_data(backend: Any) -> None:
+    x, out = np.ones((2, 3), np.float32), np.empty((2, 3), np.float32)
+    with aclnn_py.op("aclnnMuls", backend=backend).bind(x, 2.0, out) as double:
+        double()
+        np.testing.assert_array_equal(out, 2 * x)
+        x[:] = 5  # read again by each call
+        double()
+        np.testing.assert_array_equal(out, np.full((2, 3), 10))
+        other, into = np.full((2, 3), 7, np.float32), np.zeros((2, 3), np.float32)
+        double(self=other, out=into)
+        np.testing.assert_array_equal(into, 2 * other)
+        np.testing.assert_array_equal(out, np.full((2, 3), 10))
+    with pytest.raises(ValueError, match="closed"):
+        double()
+
+
+def test_a_bound_call_refuses_other_shapes_and_still_works(backend: Any) -> None:
+    x, out = np.ones(3, np.float32), np.empty(3, np.float32)
+    with aclnn_py.op("aclnnMuls", backend=backend).bind(x, 2.0, out) as double:
+        with pytest.raises(ValueError, match="self"):
+            double(self=np.ones(4, np.float32))
+        double()
+    np.testing.assert_array_equal(out, 2 * x)
+
+
+def test_a_bound_call_belongs_to_one_thread(backend: Any) -> None:
+    x, out = np.ones(3, np.float32), np.empty(3, np.float32)
+    with aclnn_py.op("aclnnMuls", backend=backend).bind(x, 2.0, out) as double, ThreadPoolExecutor(1) as pool:
+        with pytest.raises(RuntimeError, match="another thread"):
+            pool.submit(double).result()
+        double()
+    np.testing.assert_array_equal(out, 2 * x)
+
+
+@pytest.mark.emulator
+def test_a_bound_call_on_device_arrays_reuses_the_executor(emulator_lib: Path) -> None:
+    native: Any = aclnn_py.get_backend("emulator")
+    x, out = native.to_device(np.ones((5, 7), np.float32)), native.empty((5, 7), np.float32)
+    with aclnn_py.op("aclnnMuls", backend=native).bind(x, 3.0, out) as triple:
+        assert triple.executor.reuse == "repeatable"
+        for value in range(20):
+            triple(self=native.to_device(np.full((5, 7), value, np.float32)))
+        np.testing.assert_array_equal(out.numpy(), np.full((5, 7), 57))
 
 
 # -- stubs
