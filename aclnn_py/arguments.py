@@ -221,4 +221,7 @@ def convert(signature: Signature, values: Iterable[Any]) -> list[Any]:
         A value that the C type cannot hold.
     """
     name = signature.name
-    return [_CONVERTERS[p.kind](name, p, value) for p, value in zip(signature.parameters, values, strict=True)]
+    try:
+        return [_CONVERTERS[p.kind](name, p, value) for p, value in zip(signature.parameters, values, strict=True)]
+    except TypeError as error:  # perhaps an argument in the wrong place
+        raise TypeError(f"{error}\n  C signature: {signature}") from None

@@ -10,109 +10,30 @@ import os
 import threading
 import warnings
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import emulator, errors, library, signatures
+from . import errors, signatures
+from ._backend import Backend
 from ._ffi import ffi
 from .arrays import as_array
 from .device_array import DeviceArray
-from .headers import HeaderIndex, include_directories
-from .reference import OPERATORS, Operator
 from .runtime import AnyStream, Event, Runtime, Stream, get_runtime, product_of_soc
 from .signatures import Signature
+
+# Opening libraries, reading headers and the reference are imported when first used: `import aclnn_py` stays cheap.
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .headers import HeaderIndex
+    from .reference import Operator
 
 __all__ = ["NAMES", "Backend", "available_backends", "get_backend"]
 
 NAMES = ("npu", "emulator", "reference")
 PRODUCTS = ("A2", "A3", "950")
 _STAGE_TWO = "aclnnStatus(*)(void *, uint64_t, aclOpExecutor *, aclrtStream)"
-
-
-class Backend:
-    """What serves a call; made by ``get_backend``.
-
-    Attributes
-    ----------
-    name : str
-        ``"npu"``, ``"emulator"`` or ``"reference"``.
-    product : str
-        ``"A2"``, ``"A3"``, ``"950"``, or the family of another SoC (``"310P"``).
-    """
-
-    name: str
-    product: str
-
-    def describe(self) -> str:
-        """Say in one line what this backend is and where it came from."""
-        raise NotImplementedError
-
-    def signature(self, api: str) -> Signature:
-        """Return the signature of an operator.
-
-        Raises
-        ------
-        SymbolNotFoundError
-            No declaration of that operator is at hand.
-        """
-        found = signatures.find(api) or self._from_headers(api)
-        if found is None:
-            raise errors.SymbolNotFoundError(
-                detail=f"no signature of {api!r} is at hand",
-                hint="aclnn-py ops lists the known ones; aclnn_py.declare(prototype) adds one",
-                symbol=f"{api}GetWorkspaceSize",
-            )
-        return found
-
-    def _from_headers(self, api: str) -> Signature | None:
-        return None
-
-    def to_device(self, array: np.ndarray[Any, Any]) -> DeviceArray:
-        """Copy a host array of any strides to a new ``DeviceArray``; waits for the copy.
-
-        Raises
-        ------
-        UnsupportedError
-            This backend has no device memory: the reference works on NumPy arrays in place.
-        """
-        raise self._no_device("device arrays")
-
-    def empty(self, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
-        """Allocate an uninitialised ``DeviceArray``; see ``to_device``."""
-        raise self._no_device("device arrays")
-
-    def create_stream(self) -> Stream:
-        """Create a stream on this backend's device; close it, or use it in a ``with`` block."""
-        raise self._no_device("streams")
-
-    def create_event(self) -> Event:
-        """Create an event on this backend's device."""
-        raise self._no_device("events")
-
-    def _no_device(self, what: str) -> errors.UnsupportedError:
-        detail = f"the {self.name} backend has no {what}: it works on NumPy arrays, in place and at once"
-        return errors.unsupported("", detail, hint='backend="npu" or backend="emulator" has them')
-
-    def has(self, api: str) -> bool:
-        """Whether this backend can run an operator."""
-        raise NotImplementedError
-
-    def where(self, api: str) -> str:
-        """Say where this backend has an operator from."""
-        raise NotImplementedError
-
-    def broken_headers(self) -> dict[str, str]:
-        """Return the operator headers with a prototype that cannot be read, and why."""
-        return {}
-
-    def known(self) -> dict[str, str]:
-        """Return the operators whose signature is at hand, with the header or file that declares each."""
-        return {name: signature.header for name, signature in signatures.known().items()}
-
-    def __repr__(self) -> str:
-        return f"<Backend {self.name}: {self.describe()}>"
 
 
 class ReferenceBackend(Backend):
@@ -129,7 +50,7 @@ class ReferenceBackend(Backend):
 
     def has(self, api: str) -> bool:
         """Whether the reference table has an operator."""
-        return api in OPERATORS
+        return api in reference_operators()
 
     def where(self, api: str) -> str:
         """Say where this backend has an operator from."""
@@ -143,7 +64,7 @@ class ReferenceBackend(Backend):
         UnsupportedError
             The reference does not have the operator, or the product is none that it knows.
         """
-        found = OPERATORS.get(signature.name)
+        found = reference_operators().get(signature.name)
         if found is None:
             raise errors.unsupported(
                 signature.name,
@@ -185,6 +106,9 @@ class NativeBackend(Backend):
     @cached_property
     def headers(self) -> HeaderIndex:
         """The index of this CANN's operator headers, vendor packages first."""
+        from . import library
+        from .headers import HeaderIndex, include_directories
+
         report = library.discover()
         paths = [self.libraries.runtime.path, *(place.path for place in report.libraries)]
         return HeaderIndex(include_directories([*paths[1:], paths[0]], [place.path for place in report.roots]))
@@ -263,41 +187,68 @@ _native: dict[tuple[str, int], NativeBackend] = {}
 _warned = False
 
 
+def reference_operators() -> dict[str, Operator]:
+    """Return the table of the NumPy reference."""
+    from .reference import OPERATORS
+
+    return OPERATORS
+
+
+# families that product_of_soc names, with a SoC of each
+_FAMILIES = {"310P": "Ascend310P3", "310B": "Ascend310B1", "910A": "Ascend910A"}
+
+
 def _product(value: str) -> str:
     """Normalise a product or SoC name."""
-    try:
-        return product_of_soc(value)
-    except ValueError:
-        if value.upper() in {"310P", "310B", "910A"}:  # families that product_of_soc names
-            return value.upper()
-        raise
+    if not isinstance(value, str):
+        raise TypeError(f"product takes {', '.join(PRODUCTS)} or a SoC name, got {type(value).__name__} {value!r}")
+    return value.upper() if value.upper() in _FAMILIES else product_of_soc(value)
 
 
-def _open(name: str, product: str | None, device: int) -> NativeBackend:
+def _open(name: str, given: str | None, device: int) -> NativeBackend:
+    wanted = None if given is None else _product(given)
     with _lock:
         found = _native.get((name, device))
         if found is None:
-            directory: Path | None = None
-            if name == "emulator":
-                if not os.environ.get("ACLNN_PY_LIBRARY_PATH"):
-                    directory = emulator.library_path()
-                    if directory is None:
-                        raise errors.LibraryNotFoundError(
-                            detail="the emulator is not built",
-                            hint="build it once: aclnn-py emulator build",
-                            tried=[("the emulator's cache", "no build of this version")],
-                        )
-                os.environ.setdefault("ACLNN_EMULATOR_STRICT", "1")  # before the library reads it
-                if product is not None:
-                    os.environ.setdefault("ACLNN_EMULATOR_SOC", _SOC_OF.get(product, product))
-            runtime = get_runtime(library.open_libraries(name, directory))
+            runtime = _emulator(given) if name == "emulator" else _runtime(name, None)
+            count = runtime.device_count()
+            if device >= count:
+                raise ValueError(f"device is {device}, but {name} has {count} (0 to {count - 1})")
             found = _native[name, device] = NativeBackend(name, runtime, device)
-    if product is not None and product != found.product:
-        raise ValueError(f"product is {product}, but the {name} backend's device is {found.describe()}")
+    if wanted is not None and wanted != found.product:
+        raise ValueError(f"product is {given}, but the {name} backend's device is {found.describe()}")
     return found
 
 
-_SOC_OF = {"A2": "Ascend910B1", "A3": "Ascend910_9391", "950": "Ascend950PR_9589"}
+def _runtime(name: str, directory: Path | None) -> Runtime:
+    from . import library
+
+    return get_runtime(library.open_libraries(name, directory))
+
+
+def _emulator(given: str | None) -> Runtime:
+    """Open the emulator: strict unless ACLNN_EMULATOR_STRICT says otherwise, with the SoC asked for."""
+    from . import emulator
+
+    directory = None
+    if not os.environ.get("ACLNN_PY_LIBRARY_PATH"):
+        directory = emulator.library_path()
+        if directory is None:
+            raise errors.LibraryNotFoundError(
+                detail="the emulator is not built",
+                hint="build it once: aclnn-py emulator build",
+                tried=[("the emulator's cache", "no build of this version")],
+            )
+    runtime = _runtime("emulator", directory)
+    if not runtime.initialised:
+        # set in the library and not in the environment, which child processes would inherit
+        if "ACLNN_EMULATOR_STRICT" not in os.environ:
+            ffi.cast("void (*)(int)", runtime.libraries.symbol("aclnnEmulatorSetStrict"))(1)
+        if given is not None:
+            soc = _FAMILIES.get(given.upper(), given)
+            set_soc = ffi.cast("int32_t (*)(const char *)", runtime.libraries.symbol("aclnnEmulatorSetSoc"))
+            errors.check(set_soc(soc.encode()), "aclnnEmulatorSetSoc", detail=f"SoC {soc}")
+    return runtime
 
 
 def get_backend(name: str = "auto", *, product: str | None = None, device: int = 0) -> Backend:
@@ -334,16 +285,22 @@ def get_backend(name: str = "auto", *, product: str | None = None, device: int =
     if name not in NAMES:
         raise ValueError(f"backend takes {', '.join(NAMES)} or auto, got {name!r}")
     given = product if product is not None else os.environ.get("ACLNN_PY_PRODUCT") or None
-    wanted = None if given is None else _product(given)
+    if isinstance(device, bool) or not isinstance(device, int):
+        raise TypeError(f"device takes a number, got {type(device).__name__} {device!r}")
+    if device < 0:
+        raise ValueError(f"device takes 0 or more, got {device}")
     if name != "reference":
-        return _open(name, wanted, device)
+        return _open(name, given, device)
+    wanted = "A2" if given is None else _product(given)
     with _lock:
-        return _reference.setdefault(wanted or "A2", ReferenceBackend(wanted or "A2"))
+        return _reference.setdefault(wanted, ReferenceBackend(wanted))
 
 
 def auto_name(*, warn: bool = False) -> str:
     """Return what ``"auto"`` means here, without opening or initialising anything."""
     global _warned
+    from . import library
+
     report = library.discover()
     if report.usable and not report.emulator:
         return "npu"
@@ -367,6 +324,8 @@ def available_backends() -> tuple[str, ...]:
     >>> "reference" in available_backends()
     True
     """
+    from . import emulator, library
+
     report = library.discover()
     ready = {
         "npu": report.usable and not report.emulator,
@@ -378,6 +337,8 @@ def available_backends() -> tuple[str, ...]:
 
 def probe() -> list[tuple[str, object]]:
     """Return SoC, product and device count of the installed CANN for a report; does not initialise it."""
+    from . import library
+
     try:
         api = library.open_libraries("npu").api
         soc = ffi.string(api.aclrtGetSocName() or b"").decode()

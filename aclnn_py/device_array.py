@@ -241,8 +241,8 @@ class DeviceArray:
                 len(storage),
                 self.buffer.pointer,
             )
-        if self.buffer.closed:
-            raise ValueError(f"{self!r}: its buffer is closed")
+        if not self.buffer.pointer and self.buffer.nbytes:  # closed, or its device was reset
+            raise ValueError(f"{self!r}: its memory is closed")
         return self._descriptor
 
 

@@ -249,6 +249,7 @@ class Executor:
                 raise TypeError(f"{where} got a {type(new).__name__}, expected a {type(old).__name__} as before")
             if parameter.name in self.signature.outputs and isinstance(new, np.ndarray) and not new.flags.writeable:
                 raise ValueError(f"{where}: the output is read-only")
+        self.fetch()  # results of earlier runs belong to the arrays that were bound then
         call.rebind(converted)
         self._values.update(converted)
 

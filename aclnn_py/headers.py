@@ -7,11 +7,8 @@ size and modification time. A prototype that cannot be read is reported in ``bro
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -149,6 +146,8 @@ class HeaderIndex:
 
 
 def _cache_file(directories: list[Path]) -> Path:
+    import hashlib
+
     key = hashlib.sha256("\n".join(map(str, directories)).encode()).hexdigest()[:16]
     base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     return base / "aclnn-py" / f"headers-1-{key}.json"  # 1: the format
@@ -156,6 +155,8 @@ def _cache_file(directories: list[Path]) -> Path:
 
 def _load(path: Path) -> dict[str, Any]:
     """Read a cache file; anything unreadable is as good as none."""
+    import json
+
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
         sound = isinstance(rows, dict) and all(isinstance(row, list) and len(row) == 4 for row in rows.values())
@@ -166,6 +167,9 @@ def _load(path: Path) -> dict[str, Any]:
 
 def _store(path: Path, rows: dict[str, Any]) -> None:
     """Replace the cache file in one step, so that concurrent readers see the old or the new one."""
+    import json
+    import tempfile
+
     with contextlib.suppress(OSError):  # a read-only home: index again next time
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from . import errors, library
+from . import errors
 from ._ffi import ffi
 from .backends import NativeBackend
 from .descriptors import BY_VALUE, Descriptor, make
@@ -28,6 +28,7 @@ from .runtime import Block, Stream
 from .signatures import Signature, is_builtin
 
 _UNREPEATABLE = 561000
+_OFF = frozenset(("", "0", "false", "no", "off"))
 _BLOCKING, _BLOCKING_OF_CANN = "ACLNN_PY_LAUNCH_BLOCKING", "ASCEND_LAUNCH_BLOCKING"
 _LARGEST_WORKSPACE = 1 << 62  # beyond any device; a broken library must not overflow the allocator's arithmetic
 
@@ -44,7 +45,7 @@ _out = _OutParameters()
 def launch_blocking() -> bool:
     """Whether every run waits, so that a fault names its operator."""
     get = os.environ.get  # spelt out: this is on the path of every call
-    return get(_BLOCKING, "0") not in ("", "0") or get(_BLOCKING_OF_CANN, "0") not in ("", "0")
+    return get(_BLOCKING, "0").lower() not in _OFF or get(_BLOCKING_OF_CANN, "0").lower() not in _OFF
 
 
 class _HostTensor:
@@ -72,6 +73,7 @@ class DeviceCall:
         self._signature = signature
         self._name = signature.name
         self._stream = backend.stream(stream)
+        self._queue: Stream | None = None  # what the last run was queued on: a foreign stream may change its handle
         self._thread = threading.get_ident()
         self._executor: Any = None
         self._repeatable = repeatable
@@ -197,9 +199,10 @@ class DeviceCall:
             if self._executor is None:  # not repeatable: stage two consumed the last one
                 self._stage_one()
             if self._hosts:
-                if self._in_flight:  # a blocking copy is not ordered after what the stream still does
-                    queue.synchronize()
+                if self._queue is not None and self._in_flight:
+                    self._queue.synchronize()  # a blocking copy is not ordered after what the stream still does
                 self._upload()
+            self._queue = queue
             if self.reuse == "repeatable":
                 self._run_again(queue)
             else:
@@ -248,7 +251,7 @@ class DeviceCall:
 
     def _wait(self, stage: str) -> None:
         try:
-            self._stream.synchronize()
+            (self._queue or self._stream).synchronize()
         except errors.AclnnError as error:
             if error.code is None:
                 raise
@@ -278,10 +281,12 @@ class DeviceCall:
     def view_shape(self, name: str) -> tuple[int, ...]:
         """Read a tensor's present shape: operators whose output shape depends on data set it in stage two."""
         index = [parameter.name for parameter in self._signature.parameters].index(name)
+        from .library import free
+
         dims, count = ffi.new("int64_t **"), ffi.new("uint64_t *")
         errors.check(self._api.aclGetViewShape(self._pointers[index], dims, count), "aclGetViewShape")
         shape = tuple(ffi.unpack(dims[0], count[0])) if count[0] else ()
-        library.free(dims[0])
+        free(dims[0])
         return shape
 
     def rebind(self, changes: Mapping[str, Any]) -> None:
@@ -300,15 +305,16 @@ class DeviceCall:
             self._rebind(index, name, value)
 
     def _rebind(self, index: int, name: str, value: Any) -> None:
-        if isinstance(value, np.ndarray):
+        old = self._values[index]
+        if self._queue is not None and self._in_flight:
+            self._park(self._queue)  # the array that goes may still be in use
+        if isinstance(value, np.ndarray) and sum(item is old for item in self._values) == 1:
             for key, host in list(self._hosts.items()):
-                if host.device is self._values[index]:
-                    self._hosts[key] = _HostTensor(value, host.device, host.output)
+                if host.device is old:  # same device copy, other content
+                    self._hosts[key] = _HostTensor(value, old, host.output)
             return
-        if self._in_flight:
-            self._park(self._stream.resolve())  # the array that goes may still be in use
-        self._values[index] = value
-        if self.reuse != "repeatable" or self._outputs is None:
+        if isinstance(value, np.ndarray) or self.reuse != "repeatable" or self._outputs is None:
+            self._values[index] = value
             self._replace_executor()
             return
         tensors = [p.name for p in self._signature.parameters if p.kind == "tensor"]
@@ -323,6 +329,7 @@ class DeviceCall:
         with self._runtime.on_device(self.device):
             code = setter(self._executor, position, self._pointers[index], value.buffer.pointer)
             errors.check(code, self._name, "rebind")
+        self._values[index] = value
 
     def _replace_executor(self) -> None:
         """Start over with the present arguments: for executors whose addresses are fixed at stage one."""
@@ -359,7 +366,7 @@ class DeviceCall:
         block, self._block = self._block, None
         if block is not None:  # of a repeatable executor: the stream may still need it, and the data
             with contextlib.suppress(errors.AclnnError, ValueError):  # a stream that was closed has waited
-                queue = self._stream.resolve()
+                queue = self._queue or self._stream.resolve()
                 queue.release(block)
                 self._park(queue)
         if self._executor is not None:

@@ -13,7 +13,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import errors
 from ._device import Device, MemoryInfo, OnDevice, product_of_soc
@@ -22,7 +22,9 @@ from ._ffi import ffi
 from ._memory import DeviceBuffer, HostBuffer, transfer
 from ._pool import Block
 from ._streams import AnyStream, ForeignStream, Stream
-from .library import Libraries
+
+if TYPE_CHECKING:
+    from .library import Libraries
 
 __all__ = [
     "AnyStream",
@@ -78,7 +80,8 @@ class Runtime:
         self._local = _Thread()
         self._sets: dict[int, int] = {}
         self._live = tuple(weakref.WeakSet[Any]() for _ in range(3))  # by rank: memory, events, streams
-        self._streams: dict[tuple[int, int], Stream] = {}
+        self._streams: dict[tuple[int, int], Stream] = {}  # by handle: streams that someone else owns
+        self._own: weakref.WeakValueDictionary[tuple[int, int], Stream] = weakref.WeakValueDictionary()
         self._before_exit: list[Callable[[], None]] = []
 
     # -- initialisation and exit
@@ -295,7 +298,9 @@ class Runtime:
         out = ffi.new("aclrtStream *")
         with self.on_device(device):
             errors.check(self.api.aclrtCreateStream(out), "aclrtCreateStream")
-        return Stream(self, device, out[0], owned=True)
+        stream = Stream(self, device, out[0], owned=True)
+        self._own[device, int(ffi.cast("uintptr_t", out[0]))] = stream
+        return stream
 
     def default_stream(self, device: int = 0) -> Stream:
         """Give the default stream of a device; always the same object."""
@@ -305,6 +310,9 @@ class Runtime:
         """Give the stream of a handle that someone else made; the same object for the same handle."""
         if isinstance(handle, bool) or not isinstance(handle, int):
             raise TypeError(f"stream: got a handle of type {type(handle).__name__}, expected an int")
+        own = self._own.get((device, handle))
+        if own is not None and not own.closed:
+            return own  # a handle that came back, through an object with __aclrt_stream__() for example
         stream = self._streams.get((device, handle))
         if stream is None:
             with self._lock:

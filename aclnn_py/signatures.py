@@ -12,8 +12,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["Parameter", "Signature", "declare", "find", "known", "parse_header", "parse_prototypes"]
 
@@ -151,9 +153,9 @@ def _names(parameter: Parameter) -> tuple[str, ...]:
 
 
 # comments go, strings become empty (deprecation texts hold names, commas and parentheses)
-_NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
-_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
-_STAGE_ONE = re.compile(r"\b([A-Za-z_]\w*)GetWorkspaceSize\s*\(")
+_NOISE = r'(?s)//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"'
+_DIRECTIVE = r"(?m)^[ \t]*#(?:[^\n]*\\\n)*[^\n]*"
+_STAGE_ONE = r"\b([A-Za-z_]\w*)GetWorkspaceSize\s*\("
 
 
 def _normalise(declaration: str) -> tuple[str, str]:
@@ -218,9 +220,9 @@ def parse_prototypes(text: str, header: str = "", problems: list[str] | None = N
     >>> [str(p) for p in next(parse_prototypes(text)).parameters]
     ['const aclTensor *x']
     """
-    text = _NOISE.sub(lambda match: '""' if match.group().startswith('"') else " ", text)
-    text = _DIRECTIVE.sub("", text)
-    for match in _STAGE_ONE.finditer(text):
+    text = re.sub(_NOISE, lambda match: '""' if match.group().startswith('"') else " ", text)
+    text = re.sub(_DIRECTIVE, "", text)
+    for match in re.finditer(_STAGE_ONE, text):
         name = match.group(1)
         try:
             yield Signature(name, _parameters(text, match.end()), header)
@@ -253,7 +255,8 @@ def parse_header(path: str | Path) -> list[Signature]:
     ...     print(parse_header(file.name)[0].parameters[0])
     int64_t n
     """
-    text = Path(path).read_text(encoding="utf-8", errors="replace")
+    with open(path, encoding="utf-8", errors="replace") as file:
+        text = file.read()
     try:
         return list(parse_prototypes(text, str(path)))
     except ValueError as error:

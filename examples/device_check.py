@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 import aclnn_py
-from aclnn_py import dtypes
+from aclnn_py import dtypes, library
 
 V2GRAD, EPGRAD = "aclnnMoeFinalizeRoutingV2Grad", "aclnnMoeTokenUnpermuteWithEpGrad"
 FLOATS = (np.dtype(np.float32), np.dtype(np.float16), dtypes.bfloat16())
@@ -358,7 +358,10 @@ def worker(backend_name: str, names: list[str]) -> None:
         backend = aclnn_py.get_backend(backend_name)
     except aclnn_py.AclnnError as error:
         sys.exit(f"{error}\naclnn-py info tells more")
-    host = {"backend": backend.name, "product": backend.product, "what": backend.describe()}
+    host = {"backend": backend.name, "product": backend.product, "what": backend.describe(), "library": "none"}
+    if backend.name != "reference":  # "npu" may be asked for where only the emulator is on the path
+        release = library.discover().version or "of unknown release"
+        host["library"] = "the emulator" if backend.libraries.emulator else f"CANN {release}"
     print(json.dumps(host | {"aclnn_py": aclnn_py.__version__, "numpy": np.__version__}), flush=True)
     for name in names:
         fault = None
@@ -411,7 +414,7 @@ def main() -> int:
     host, observed = supervise(options.backend)
     if not host:
         return 2  # the worker has said why
-    print(f"{host['backend']}: {host['what']}")
+    print(f"{host['backend']}: {host['what']}\nlibrary: {host['library']}")
     rows = []
     for question, (expected, _) in PROBES.items():
         answer = observed[question]

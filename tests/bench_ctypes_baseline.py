@@ -23,7 +23,6 @@ TENSORS = ("gradY", "expandedRowIdx", "expandedXOptional", "scalesOptional", "ex
            "gradExpandedXOut", "gradScalesOut")  # fmt: skip
 NUMBERS = ("dropPadMode", "activeNum", "expertNum", "expertCapacity")
 ACL_TYPES = {np.dtype(np.float32): 0, np.dtype(np.float16): 1, np.dtype(np.int32): 3, np.dtype(np.int64): 9}
-BLOCKING = ("ACLNN_PY_LAUNCH_BLOCKING", "ASCEND_LAUNCH_BLOCKING")
 PARKED = 256  # launches whose data is kept before a wait lets go of it
 
 void_p, int64, uint64, int32 = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64, ctypes.c_int32
@@ -37,7 +36,6 @@ class Library:
             ctypes.CDLL(str(directory / f"lib{part}.so"), ctypes.RTLD_GLOBAL)
             for part in ("ascendcl", "nnopbase", "opapi")
         )
-        dims = ctypes.POINTER(int64)
 
         def function(library: Any, name: str, *types: Any, result: Any = int32) -> Any:
             found = getattr(library, name)
@@ -49,8 +47,8 @@ class Library:
         self.free = function(acl, "aclrtFree", void_p)
         self.memcpy = function(acl, "aclrtMemcpy", void_p, ctypes.c_size_t, void_p, ctypes.c_size_t, int32)
         self.wait = function(acl, "aclrtSynchronizeStream", void_p)
-        self.create_tensor = function(base, "aclCreateTensor", dims, uint64, int32, dims, int64, int32, dims, uint64,
-                                      void_p, result=void_p)  # fmt: skip
+        self.create_tensor = function(base, "aclCreateTensor", void_p, uint64, int32, void_p, int64, int32, void_p,
+                                      uint64, void_p, result=void_p)  # fmt: skip
         self.destroy_tensor = function(base, "aclDestroyTensor", void_p)
         self.destroy_executor = function(base, "aclDestroyAclOpExecutor", void_p)
         self.one = function(op, f"{NAME}GetWorkspaceSize", *[void_p] * 6, *[int64] * 4, *[void_p] * 4)
@@ -122,7 +120,7 @@ class Library:
 class Tensor:
     """Shape and dtype over device memory, with the arguments of aclCreateTensor ready."""
 
-    __slots__ = ("arguments", "closed", "device", "dtype", "library", "pointer", "shape")
+    __slots__ = ("arguments", "closed", "device", "dtype", "kept", "library", "pointer", "shape")
 
     def __init__(self, library: Library, array: np.ndarray[Any, Any]) -> None:
         host = np.ascontiguousarray(array)
@@ -133,7 +131,8 @@ class Tensor:
         self.closed = False
         library.check(library.memcpy(self.pointer, host.nbytes, host.ctypes.data, host.nbytes, 1), "aclrtMemcpy")
         vector = int64 * host.ndim
-        dims, strides = vector(*host.shape), vector(*[step // host.itemsize for step in host.strides])
+        self.kept = vector(*host.shape), vector(*[step // host.itemsize for step in host.strides])
+        dims, strides = map(ctypes.addressof, self.kept)  # integers convert faster than arrays
         self.arguments = (dims, host.ndim, ACL_TYPES[host.dtype], strides, 0, 2, dims, host.ndim, self.pointer)
 
     def numpy(self) -> np.ndarray[Any, Any]:
@@ -210,7 +209,8 @@ class Call:
                 library.check(code, NAME)
         finally:
             library.park(self.operands)
-        if any(os.environ.get(name, "0") not in ("", "0") for name in BLOCKING):
+        off, get = ("", "0"), os.environ.get
+        if get("ACLNN_PY_LAUNCH_BLOCKING", "0") not in off or get("ASCEND_LAUNCH_BLOCKING", "0") not in off:
             library.synchronize()
 
     def close(self) -> None:

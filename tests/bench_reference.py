@@ -172,15 +172,19 @@ def bench_float32(shape: tuple[int, int, int], repeat: int) -> list[Line]:
     for threads, bar in ((1, 5.0), (2, 4.0)):
         os.environ["ACLNN_PY_NUM_THREADS"] = str(threads)
         copy, grad = take_turns(repeat, lambda: np.copyto(out, x), lambda: GRAD.compute(args, "A2"))
-        lines.append(compare("fp32: time of np.copyto of the same bytes", threads, grad, copy, bar, False))
+        lines.append(
+            compare("V2Grad reference, fp32: times np.copyto of the same bytes", threads, grad, copy, bar, False)
+        )
         extra = 100 * peak(lambda: GRAD.compute(args, "A2")) / outputs
-        lines.append(Line.of("fp32: extra memory, % of the outputs", [extra], "%", 5.0, threads))
+        lines.append(Line.of("V2Grad reference, fp32: extra memory over the outputs", [extra], "%", 5.0, threads))
     oracle = torch_oracle(args)
     if oracle is None:
         print("torch is not installed: no comparison with index_select and cumsum", file=sys.stderr)
     else:
         slow, grad = take_turns(max(2, repeat // 3), oracle, lambda: GRAD.compute(args, "A2"))
-        lines.append(compare("fp32: faster than torch index_select + cumsum", 2, slow, grad, 15.0, True))
+        lines.append(
+            compare("V2Grad reference, fp32: faster than torch index_select + cumsum", 2, slow, grad, 15.0, True)
+        )
     return lines
 
 
@@ -190,9 +194,9 @@ def bench_bfloat16(shape: tuple[int, int, int], repeat: int) -> list[Line]:
     for threads in (1, 2):
         os.environ["ACLNN_PY_NUM_THREADS"] = str(threads)
         slow, grad = take_turns(max(2, repeat // 3), lambda: naive(args), lambda: GRAD.compute(args, "A2"))
-        lines.append(compare("bf16: faster than fancy indexing", threads, slow, grad, 3.0, True))
+        lines.append(compare("V2Grad reference, bf16: faster than fancy indexing", threads, slow, grad, 3.0, True))
         extra = peak(lambda: GRAD.compute(args, "A2")) / MIB
-        lines.append(Line.of("bf16: extra memory", [extra], "MiB", 64.0, threads))
+        lines.append(Line.of("V2Grad reference, bf16: extra memory", [extra], "MiB", 64.0, threads))
     return lines
 
 
@@ -202,9 +206,13 @@ def bench_scaling(shape: tuple[int, int, int], repeat: int) -> list[Line]:
     for tokens in (shape[0] // 16, shape[0] // 4, shape[0]):
         args = arguments(tokens, *shape[1:], dtypes.bfloat16())
         times = take_turns(repeat, lambda args=args: GRAD.compute(args, "A2"))[0]  # type: ignore[misc]
-        lines.append(Line.of(f"bf16: time a token, R={tokens}", [1e6 * t / tokens for t in times], "µs", threads=2))
+        lines.append(
+            Line.of(
+                f"V2Grad reference, bf16: time a token, R={tokens}", [1e6 * t / tokens for t in times], "µs", threads=2
+            )
+        )
         extra = peak(lambda args=args: GRAD.compute(args, "A2")) / MIB  # type: ignore[misc]
-        lines.append(Line.of(f"bf16: extra memory, R={tokens}", [extra], "MiB", threads=2))
+        lines.append(Line.of(f"V2Grad reference, bf16: extra memory, R={tokens}", [extra], "MiB", threads=2))
     return lines
 
 

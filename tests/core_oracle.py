@@ -57,12 +57,23 @@ def castable(source: str, target: str) -> bool:
     return "bif".index(kind(source)) <= "bif".index(kind(target))
 
 
+def _whole_number(value: float, low: int, high: int) -> int:
+    if math.isnan(value):
+        return 0
+    return (high if value > 0 else low) if math.isinf(value) else min(max(math.trunc(value), low), high)
+
+
 def cast(values: np.ndarray, name: str) -> np.ndarray:
-    """Convert, with the rounding of float32 on the way to 16 bits."""
+    """Convert, with the rounding of float32 on the way to 16 bits; what an integer cannot hold saturates."""
+    values = np.asarray(values)
+    if kind(name) == "i" and values.dtype.kind == "f":
+        info = np.iinfo(name)
+        whole = [_whole_number(float(v), int(info.min), int(info.max)) for v in values.flat]
+        return np.array(whole, name).reshape(values.shape)
     with np.errstate(all="ignore"):
         if name in HALVES:
-            values = np.asarray(values).astype(np.float32)
-        return np.asarray(values).astype(dtypes.parse(name))
+            values = values.astype(np.float32)
+        return values.astype(dtypes.parse(name))
 
 
 def wide(values: np.ndarray) -> np.ndarray:
@@ -132,9 +143,19 @@ def subtract(x: np.ndarray, y: np.ndarray, alpha: np.ndarray, name: str) -> np.n
     return x - _single(y * alpha, name)
 
 
+def _c_pow(x: float, y: float) -> float:
+    """The pow of C; that of Python raises for infinite results and for no result."""
+    try:
+        return math.pow(x, y)
+    except OverflowError:
+        return -math.inf if x < 0 and y % 2 == 1 else math.inf
+    except ValueError:
+        return math.nan if x != 0 else math.copysign(math.inf, x) if y % 2 == 1 else math.inf
+
+
 def power(x: np.ndarray, y: np.ndarray, name: str) -> Any:
     if x.dtype.kind == "f":
-        return _near(np.power(x, y))
+        return _near(np.asarray(np.vectorize(_c_pow, otypes=[float])(x, y)))
     width = 8 * np.dtype(name).itemsize
 
     def one(base: int, exponent: int) -> int:

@@ -291,3 +291,49 @@ def test_a_new_declaration_replaces_what_was_prepared_for_the_old_one(
     assert ffi.typeof(backend.plan(declared)[0]) is signatures.pointer_type(declared)
     monkeypatch.undo()
     assert ffi.typeof(backend.plan(before)[0]) is signatures.pointer_type(before)
+
+
+# -- devices and products
+
+
+@pytest.mark.parametrize("name", ["reference", "emulator"])
+@pytest.mark.parametrize(("device", "error"), [(-1, ValueError), ("0", TypeError), (True, TypeError), (1.0, TypeError)])
+def test_a_device_is_a_number_of_0_or_more(name: str, device: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="device takes"):
+        aclnn_py.get_backend(name, device=device)
+
+
+def test_a_product_is_a_name() -> None:
+    with pytest.raises(TypeError, match="product takes"):
+        aclnn_py.get_backend("reference", product=950)  # type: ignore[arg-type]
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize(
+    ("given", "soc", "product"),
+    [
+        ("A3", "Ascend910_93", "A3"),
+        ("950", "Ascend950", "950"),
+        ("Ascend910B3", "Ascend910B3", "A2"),
+        ("310P", "Ascend310P3", "310P"),
+        ("Ascend310P1", "Ascend310P1", "310P"),
+    ],
+)
+def test_the_emulator_takes_any_product_until_its_first_use(
+    emulator_lib: Path, given: str, soc: str, product: str
+) -> None:
+    code = f"""
+import os, aclnn_py
+before = dict(os.environ)
+backend = aclnn_py.get_backend("emulator", product={given!r})
+assert os.environ == before, "child processes would inherit it"
+print(backend.runtime.soc_name(), backend.product)
+"""
+    env = {**os.environ, "ACLNN_PY_LIBRARY_PATH": str(emulator_lib)}
+    for name in ("ACLNN_EMULATOR_SOC", "ACLNN_PY_PRODUCT"):
+        env.pop(name, None)
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    name, found = done.stdout.split()
+    assert name.startswith(soc)
+    assert found == product

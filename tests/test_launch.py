@@ -19,6 +19,7 @@ from emulator_control import HANDLES, Control
 
 import aclnn_py
 from aclnn_py import DeviceArray, Executor, errors
+from aclnn_py._ffi import ffi
 
 pytestmark = pytest.mark.emulator
 
@@ -327,6 +328,7 @@ def test_a_failure_at_each_call_leaves_nothing_behind(native: Any, control: Cont
         except errors.AclnnError:
             failures += 1
             np.testing.assert_array_equal(data["gradScalesOut"], before)
+        assert control.count("violations") == 0, f"at call {nth}: {control.violation()}"
         control.reset()
         assert control.handles() == handles, f"after a failure at call {nth} of {total}"
     assert failures > ROUNDS // 2
@@ -382,10 +384,72 @@ def test_numpy_arguments_are_uploaded_only_after_the_run_before(native: Any, con
     control.delay(30)  # the first kernel would write its rows over the second upload
     with Executor(GRAD, **data, backend=native, repeatable=True) as ex:
         ex.run()
-        ex.rebind(expandedRowIdx=second)
+        data["expandedRowIdx"][:] = second
         ex.run()
     check_data = {**data, "expandedRowIdx": second, "gradExpandedXOut": np.full((16, 5), -77, np.float32)}
     np.testing.assert_array_equal(data["gradExpandedXOut"], expected(check_data)[0])
+
+
+def test_rebinding_one_of_two_aliases_leaves_the_other(native: Any, control: Control) -> None:
+    for backend in ("reference", native):
+        x, y = np.array([1, 2, 3], np.float32), np.array([10, 20, 30], np.float32)
+        out = np.zeros(3, np.float32)
+        with Executor("aclnnAdd", x, x, 1, out, backend=backend, repeatable=True) as ex:
+            ex.run()
+            ex.rebind(other=y)
+            ex.run()
+        assert out.tolist() == [11, 22, 33]
+        assert x.tolist() == [1, 2, 3]
+
+
+def test_rebinding_an_output_keeps_the_result_of_the_run_before(native: Any, control: Control) -> None:
+    for backend in ("reference", native):
+        x, first, second = np.array([1, 2, 3], np.float32), np.zeros(3, np.float32), np.zeros(3, np.float32)
+        with Executor("aclnnMuls", x, 2.0, first, backend=backend, repeatable=True) as ex:
+            ex.run()
+            ex.rebind(self=x + 1, out=second)
+            ex.run()
+        assert (first.tolist(), second.tolist()) == ([2, 4, 6], [4, 6, 8])
+
+
+def test_a_failed_rebind_keeps_what_the_executor_uses_alive(native: Any, control: Control) -> None:
+    arrays = on_device(native, arguments(rows=9, hidden=5))
+    with Executor(GRAD, **arrays, backend=native, repeatable=True) as ex:
+        control.fail("aclSetInputTensorAddr", 561103)
+        with pytest.raises(aclnn_py.InnerNullptrError):
+            ex.rebind(gradY=native.empty((9, 5), np.float32))
+        control.delay(30)
+        ex.run()
+        del arrays["gradY"]
+        gc.collect()
+    native.stream().synchronize()  # a kernel on freed memory would be a violation
+
+
+class MovingStream:
+    """A foreign stream whose handle changes, as a current stream does."""
+
+    def __init__(self, *streams: Any) -> None:
+        self.streams = list(streams)
+
+    def __aclrt_stream__(self) -> int:
+        return int(ffi.cast("uintptr_t", self.streams.pop(0).handle))
+
+
+def test_results_are_waited_for_on_the_stream_of_the_run(native: Any, control: Control) -> None:
+    with native.create_stream() as first, native.create_stream() as second:
+        data = arguments()
+        control.delay(30)
+        with Executor(GRAD, **data, backend=native, stream=MovingStream(first, second, second)) as ex:
+            ex.run()
+        check(data)
+
+
+def test_memory_of_a_reset_device_never_reaches_c(native: Any, control: Control) -> None:
+    array = native.to_device(np.ones((2, 2), np.float32))
+    _ = array.descriptor
+    array.buffer._block.close()  # what a reset of the device does
+    with pytest.raises(ValueError, match="memory is closed"):
+        Executor("aclnnMuls", array, 2.0, array, backend=native)
 
 
 def test_rebind_refuses_what_the_executor_cannot_take(native: Any, control: Control) -> None:
@@ -402,6 +466,11 @@ def test_rebind_refuses_what_the_executor_cannot_take(native: Any, control: Cont
         ex.run()
     with Executor(GRAD, **arrays, backend=native) as ex, pytest.raises(TypeError, match="repeatable"):
         ex.rebind(gradY=arrays["gradY"])
+
+
+def test_a_device_that_is_not_there_is_refused(native: Any) -> None:
+    with pytest.raises(ValueError, match="device is 99, but emulator has"):
+        aclnn_py.get_backend("emulator", device=99)
 
 
 # -- threads

@@ -27,7 +27,7 @@ LAYERS = [
     ("interop", "port", "cli", "demo", "stubs", "__main__"),
     ("ops", "catalog"),
     ("executor", "launch"),
-    ("backends", "arguments"),
+    ("backends", "_backend", "arguments"),
     ("descriptors", "device_array", "arrays"),
     ("runtime", "_device", "_memory", "_pool", "_streams", "_events"),
     ("library", "_discovery", "signatures", "headers"),

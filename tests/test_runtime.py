@@ -559,11 +559,9 @@ def test_what_a_stream_argument_may_be(runtime: Runtime, emulator: Control) -> N
     with runtime.create_stream() as own:
         handle = own.__aclrt_stream__()
         assert runtime.stream(own) is own
-        assert runtime.stream(handle) is runtime.stream(handle)
+        assert runtime.stream(handle) is own  # a handle that came back
         protocol = SimpleNamespace(__aclrt_stream__=lambda: handle)
         assert runtime.stream(protocol).handle == own.handle
-        runtime.stream(handle).close()
-        own.synchronize()
         with pytest.raises(ValueError, match="belongs to device 0, expected device 1"):
             runtime.stream(own, device=1)
     for wrong in ("0", 1.0, True, object()):
@@ -571,6 +569,19 @@ def test_what_a_stream_argument_may_be(runtime: Runtime, emulator: Control) -> N
             runtime.stream(wrong)
     with pytest.raises(TypeError, match="handle of type str"):
         runtime.stream(SimpleNamespace(npu_stream="1")).resolve()
+
+
+def test_a_stream_of_someone_else_is_never_destroyed_here(runtime: Runtime, emulator: Control) -> None:
+    made = ffi.new("aclrtStream *")
+    runtime.ensure_initialised()
+    with runtime.on_device(0):
+        assert runtime.api.aclrtCreateStream(made) == 0
+        handle = int(ffi.cast("uintptr_t", made[0]))
+        stream = runtime.stream(handle)
+        assert runtime.stream(handle) is stream
+        stream.close()
+        stream.synchronize()
+        assert runtime.api.aclrtDestroyStream(made[0]) == 0
 
 
 # -- events

@@ -7,13 +7,8 @@ README; its control functions in ``include/aclnn_emulator.h``.
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +16,8 @@ from functools import cache
 from pathlib import Path
 
 __all__ = ["build", "environment", "include_path", "library_path"]
+
+# Modules that only a build needs are imported where they are used: `import aclnn_py` stays cheap.
 
 _PACKAGE = Path(__file__).resolve().parent
 _TOOLS_HINT = "Debian and Ubuntu: apt-get install cmake g++; anywhere: pip install cmake, and a C++17 compiler"
@@ -35,6 +32,8 @@ def _cdefs() -> Path:
 @cache
 def _fingerprint() -> str:
     """Hash of everything the build reads, so that a new version or an edited source is built anew."""
+    import hashlib
+
     digest = hashlib.sha256(os.environ.get("CXX", "").encode())
     for root in (_PACKAGE / "src", _PACKAGE / "include", _cdefs()):
         for file in sorted(p for p in root.rglob("*") if p.suffix in {".h", ".cpp", ".txt", ".in", ".cmake"}):
@@ -44,6 +43,8 @@ def _fingerprint() -> str:
 
 
 def _cache_root() -> Path:
+    import tempfile
+
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     root = Path(base).expanduser() / "aclnn-py"
     try:
@@ -104,6 +105,8 @@ def environment() -> dict[str, str]:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """One build at a time, also across processes."""
+    import fcntl
+
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -126,6 +129,9 @@ def build(*, force: bool = False, verbose: bool = False) -> Path:
     RuntimeError
         The build failed; holds the end of the compiler's output.
     """
+    import shutil
+    import tempfile
+
     done = library_path()
     if done is not None and not force:
         return done
@@ -155,6 +161,8 @@ def build(*, force: bool = False, verbose: bool = False) -> Path:
 
 def _tool(name: str) -> str | None:
     """Find a program on PATH or, as pip installs it, beside this interpreter."""
+    import shutil
+
     return shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
 
 
@@ -172,6 +180,8 @@ def _cmake(work: Path, verbose: bool) -> None:
 
 
 def _run(command: list[str], verbose: bool) -> None:
+    import subprocess
+
     lines: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None

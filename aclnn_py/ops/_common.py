@@ -14,11 +14,8 @@ import numpy as np
 from .. import dtypes, errors
 from ..arguments import convert
 from ..arrays import Family, family_of, overlap
-from ..backends import Backend, ReferenceBackend, resolve
+from ..backends import PRODUCTS, Backend, ReferenceBackend, reference_operators, resolve
 from ..executor import Executor
-from ..reference import OPERATORS
-
-PRODUCTS = ("A2", "A3", "950")
 
 
 class Meta(NamedTuple):
@@ -61,6 +58,7 @@ class OperatorCall:
             if p.kind == "tensor" and self.arguments[p.name] is not None
         }
         self.family: Family = family_of(api, self.tensors)
+        self.reference = reference_operators()[api]
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]
@@ -68,7 +66,7 @@ class OperatorCall:
     def validate(self, *outputs: Output) -> None:
         """Raise what a call with these outputs would be refused with."""
         placeholders = {o.name: Meta(tuple(max(d, 0) for d in o.shape), o.dtype) for o in outputs}
-        OPERATORS[self.api].validate({**self.arguments, **placeholders}, self.backend.product)
+        self.reference.validate({**self.arguments, **placeholders}, self.backend.product)
 
     def allocate(self, out: Any, *outputs: Output, validated: bool = False) -> list[Any]:
         """Validate, then return the output arrays: the caller's, or zero-filled new ones."""
@@ -136,7 +134,7 @@ class OperatorCall:
             return
         arguments = {**self.arguments, **changes, **arrays}
         if isinstance(self.backend, ReferenceBackend):
-            OPERATORS[self.api].compute(arguments, self.backend.product)
+            self.reference.compute(arguments, self.backend.product)
             return
         with Executor(self.api, backend=self.backend, stream=self.stream, **arguments) as executor:
             executor.run()

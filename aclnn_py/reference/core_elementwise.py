@@ -120,7 +120,9 @@ def _subtract(x: Array, y: Array, alpha: Array) -> Any:
 
 def _power(base: Array, exponent: Array) -> Any:
     if base.dtype.kind == "f":
-        return np.power(base, exponent, dtype=np.float64)
+        # for 0.5 NumPy may take the square root, which differs from C's pow for these two
+        root = (exponent == 0.5) & ((base == 0) | (base == -np.inf))
+        return np.power(np.where(root, np.abs(base), base), exponent, dtype=np.float64)
     inverse = np.where(base == 1, 1, np.where(base + 1 == 0, 1 - 2 * (exponent & 1), 0))
     # NumPy refuses any negative exponent
     return np.where(exponent < 0, inverse.astype(base.dtype), np.power(base, np.maximum(exponent, 0)))

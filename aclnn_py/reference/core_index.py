@@ -39,7 +39,7 @@ def _sort_plan(top: bool, checks: CoreChecks) -> Work:
     shape = list(args["self"].shape)
     count = shape[axis] if shape else 1
     if top:
-        count = checks.whole("k", 0, count)
+        count = checks.whole("k", 0 if shape else 1, count)
         if shape:
             shape[axis] = count
     for name in ("valuesOut", "indicesOut"):

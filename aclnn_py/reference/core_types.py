@@ -62,9 +62,20 @@ def plain(array: Array) -> Array:
     return float32(np.atleast_1d(array)).reshape(array.shape)
 
 
+def _to_integer(values: Array, dtype: Any) -> Array:
+    # CANN leaves open what becomes of NaN and of what does not fit, as NumPy does: 0 and the nearest end here
+    info = np.iinfo(dtype)
+    low, end = float(info.min), 2.0 ** (info.bits - (info.min < 0))  # exact in every type
+    inside = (values >= low) & (values < end)
+    found = np.where(inside, values, 0).astype(dtype)
+    return np.where(values >= end, info.max, np.where(values < low, info.min, found)).astype(dtype)
+
+
 def to_dtype(values: Array, name: str) -> Array:
     """Convert plain values to a dtype: floats to integers toward zero, to a 16-bit float by way of float32."""
     dtype = dtypes.parse(name)
+    if name in INTEGRAL and values.dtype.kind == "f":
+        return _to_integer(values, dtype)
     if name not in HALVES:
         return values.astype(dtype, copy=False)
     wide = np.array(values, dtype=np.float32, order="C", ndmin=1)

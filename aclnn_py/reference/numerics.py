@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -111,6 +110,8 @@ def parallel(total: int, work_bytes: int, body: Callable[[int, int], None]) -> N
     if pieces == 1:
         piece(0)
         return
+    from concurrent.futures import ThreadPoolExecutor  # costs more to import than all of this package
+
     with ThreadPoolExecutor(pieces) as pool:
         list(pool.map(piece, range(pieces)))
 

@@ -38,12 +38,13 @@ struct Spec {
     std::vector<int64_t> dims, strides;
     aclDataType dtype;
     void *data;
-    Spec(const Tensor &tensor, aclDataType dtype_) : dims(tensor.dims), strides(dims.size(), 1), dtype(dtype_), data(tensor.data) {
+    Spec(const Tensor &tensor, aclDataType dtype_)
+        : dims(tensor.dims), strides(dims.size(), 1), dtype(dtype_), data(tensor.data) {
         for (size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
     }
     aclTensor *create() const {
-        aclTensor *made = aclCreateTensor(dims.data(), dims.size(), dtype, strides.data(), 0, ACL_FORMAT_ND, dims.data(),
-                                          dims.size(), data);
+        aclTensor *made = aclCreateTensor(dims.data(), dims.size(), dtype, strides.data(), 0, ACL_FORMAT_ND,
+                                          dims.data(), dims.size(), data);
         EXPECT(made != nullptr);
         return made;
     }

@@ -1,5 +1,6 @@
 #include "kernels_core_types.h"
 
+#include <limits>
 #include <type_traits>
 
 #include "checks.h"
@@ -49,9 +50,12 @@ To convert(From value) {
         from_float(to, static_cast<float>(value));
         return to;
     } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
-        // by way of int64_t, because C++ leaves it undefined where the type is too narrow
-        bool fits = value >= From(-0x1p63) && value < From(0x1p63);
-        return static_cast<To>(fits ? static_cast<int64_t>(value) : INT64_MIN);
+        // CANN leaves open what becomes of NaN and of what does not fit, C++ leaves it undefined: 0 and the nearest end
+        using Limits = std::numeric_limits<To>;
+        constexpr From low = From(Limits::min()), end = From(uint64_t{1} << Limits::digits);  // both exact
+        if (value >= end) return Limits::max();
+        if (value < low) return Limits::min();
+        return value == value ? static_cast<To>(value) : To{0};
     } else {
         return static_cast<To>(value);
     }

@@ -29,8 +29,8 @@ void with_compute(aclDataType dtype, F &&f) {
     }
 }
 
-// The three are defined for C = float, double and int64_t. Steps are in bytes. Floats become integers toward zero;
-// what a type cannot hold wraps (integers) or is unspecified (floats to integers).
+// The three are defined for C = float, double and int64_t. Steps are in bytes. Floats become integers toward zero, NaN
+// becomes 0; what a type cannot hold wraps (integers) or becomes the nearest that it can (floats to integers).
 template <class C>
 void load(aclDataType dtype, const char *from, int64_t step, int64_t n, C *to);
 template <class C>

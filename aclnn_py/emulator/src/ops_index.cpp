@@ -34,8 +34,9 @@ Status check_order(const std::vector<Arg> &args, bool top) {
     EMU_PASS(check_dim(args[2].i, self.ndim, "dim", d));
     int64_t length = at_least_1d(self).dims[d];
     if (top) {
-        EMU_REQUIRE(args[1].i >= 0 && args[1].i <= length, kParamInvalid, "k is ", args[1].i, "; accepted: 0 to ",
-                    length);
+        int64_t least = self.ndim == 0;  // one element has no dim to leave empty
+        EMU_REQUIRE(args[1].i >= least && args[1].i <= length, kParamInvalid, "k is ", args[1].i, "; accepted: ",
+                    least, " to ", length);
         length = args[1].i;
     }
     EMU_PASS(check_shape(args[values].tensor, "valuesOut", with_length(self, d, length)));

@@ -2,6 +2,8 @@
 #include <strings.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -22,19 +24,38 @@ const char *env(const char *name, const char *fallback) {
     return value != nullptr && *value != '\0' ? value : fallback;
 }
 
-int64_t env_number(const char *name, int64_t fallback, int64_t lowest, int64_t highest) {
+// Each setting is read once, so that this is said once.
+void ignored(const char *name, const char *value, const char *accepted) {
+    fprintf(stderr, "aclnn emulator: %s=%s is ignored; accepted: %s\n", name, value, accepted);
+}
+
+int64_t env_number(const char *name, int64_t fallback, int64_t lowest, int64_t highest, const char *accepted) {
     const char *value = env(name, nullptr);
     if (value == nullptr) return fallback;
     char *end = nullptr;
     double number = strtod(value, &end);
+    int shift = 0;
     switch (*end) {  // 4G, 512M
-        case 'G': case 'g': number *= 1 << 30; break;
-        case 'M': case 'm': number *= 1 << 20; break;
-        case 'K': case 'k': number *= 1 << 10; break;
+        case 'G': case 'g': shift = 30; break;
+        case 'M': case 'm': shift = 20; break;
+        case 'K': case 'k': shift = 10; break;
         default: break;
     }
-    if (end == value || !(number >= 0)) return fallback;
-    return std::clamp(static_cast<int64_t>(std::min(number, 9e18)), lowest, highest);
+    number = std::ldexp(number, shift);
+    bool whole = end != value && end[shift != 0] == '\0' && number == std::floor(number);
+    if (whole && number >= static_cast<double>(lowest) && number <= static_cast<double>(highest)) {
+        return static_cast<int64_t>(number);
+    }
+    ignored(name, value, accepted);
+    return fallback;
+}
+
+bool env_deferred() {
+    constexpr const char *name = "ACLNN_EMULATOR_STREAM", *usual = "worker";
+    const char *value = env(name, usual);
+    if (strcasecmp(value, "deferred") == 0) return true;
+    if (strcasecmp(value, usual) != 0) ignored(name, value, "worker or deferred");
+    return false;
 }
 
 bool starts_with(const std::string &name, const char *prefix) {
@@ -70,7 +91,12 @@ void store(Soc &soc, const std::string &name) {
 Soc &soc() {
     static Soc *instance = [] {
         auto *made = new Soc;
-        store(*made, env("ACLNN_EMULATOR_SOC", "Ascend910B1"));
+        constexpr const char *name = "ACLNN_EMULATOR_SOC", *usual = "Ascend910B1";
+        store(*made, env(name, usual));
+        if (!starts_with(made->name, "Ascend") || strpbrk(made->name, "0123456789") == nullptr) {
+            ignored(name, made->name, "A2, A3, 950 or the name of a SoC, such as Ascend910B1");
+            store(*made, usual);
+        }
         return made;
     }();
     return *instance;
@@ -78,9 +104,13 @@ Soc &soc() {
 
 Release release() {
     static const Release value = [] {
-        std::string text = env("ACLNN_EMULATOR_CANN", "host");
-        if (text.rfind("9", 0) == 0) return Release::Cann91;
-        if (text.rfind("8", 0) == 0) return Release::Cann8;
+        constexpr const char *name = "ACLNN_EMULATOR_CANN", *usual = "host";
+        std::string version = env(name, usual);
+        if (version != usual && version.substr(1, 1).find_first_not_of('.') == std::string::npos) {
+            if (version[0] == '9') return Release::Cann91;
+            if (version[0] == '8') return Release::Cann8;
+        }
+        if (version != usual) ignored(name, version.c_str(), "host, 8 or 9, or a release of these, such as 9.1");
         return Release::Host;
     }();
     return value;
@@ -103,12 +133,13 @@ Init &init() {
 const Settings &settings() {
     static const Settings *instance = [] {
         auto *made = new Settings;
-        made->devices = static_cast<int>(env_number("ACLNN_EMULATOR_DEVICES", 1, 0, 64));
-        made->memory = static_cast<uint64_t>(env_number("ACLNN_EMULATOR_MEMORY", int64_t{64} << 30, 1, INT64_MAX));
-        made->deferred = strcasecmp(env("ACLNN_EMULATOR_STREAM", ""), "deferred") == 0;
+        made->devices = static_cast<int>(env_number("ACLNN_EMULATOR_DEVICES", 1, 0, 64, "0 to 64"));
+        made->memory = static_cast<uint64_t>(env_number("ACLNN_EMULATOR_MEMORY", int64_t{64} << 30, 1, int64_t{1} << 62,
+                                                        "a number of bytes, such as 67108864, 512M or 64G"));
+        made->deferred = env_deferred();
         made->record = env("ACLNN_EMULATOR_RECORD", "");
         int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-        made->threads = static_cast<int>(env_number("ACLNN_EMULATOR_THREADS", cores, 1, 256));
+        made->threads = static_cast<int>(env_number("ACLNN_EMULATOR_THREADS", cores, 1, 256, "1 to 256"));
         return made;
     }();
     return *instance;
