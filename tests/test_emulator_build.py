@@ -69,7 +69,7 @@ def test_env_keeps_what_a_shell_had_and_survives_quoting(installed: Path, tmp_pa
     script = """
 eval "$(aclnn-py emulator env)"
 printf '%s\\n' "$LD_LIBRARY_PATH" "$LIBRARY_PATH" "$CPATH" "$ACLNN_PY_BACKEND"
-aclnn-py demo | head -1
+aclnn-py demo
 """
     done = shell(script, tmp_path, LD_LIBRARY_PATH="/before:/and more")
     assert (done.returncode, done.stderr) == (0, "")
@@ -77,7 +77,7 @@ aclnn-py demo | head -1
     assert done.stdout.splitlines()[:4] == [
         f"{target}/lib:/before:/and more", f"{target}/lib", f"{target}/include:{target}/include/aclnnop", "emulator",
     ]  # fmt: skip
-    assert str(target / "lib") in done.stdout.splitlines()[4], "a plain call gets the emulator"
+    assert done.stdout.splitlines()[4].startswith("backend: emulator ("), "a plain call gets the emulator"
 
 
 def test_before_a_build_there_is_a_message(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_cmake_builds_the_samples_with_a_cann(release: str, emulator_lib: Path, 
     build = [cmake(), "--build", str(tmp_path / "build"), "--parallel", "2", "--target", *names]
     done = run(build, plain_environment(), tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert not list((tmp_path / "build").rglob("libopapi*")), "the emulator is not needed for it"
+    assert not (tmp_path / "build" / "lib" / "libascendcl.so").exists(), "the emulator is not needed for it"
     for name in names:
         program = str(tmp_path / "build" / name)
         linked = run(["ldd", program], plain_environment(), tmp_path).stdout
@@ -211,8 +211,8 @@ print(out[1].tolist())
     assert values["gradY"]["data"] == list(range(8))
     assert values["expandedRowIdx"]["data"] == [1, 3, 0, 2]
     assert values["gradScalesOut"]["data"] == [-7] * 4, "before the call"
-    assert first["written"]["gradScalesOut"]["data"] == sum(GRAD_SCALES, [])
-    assert first["written"]["gradExpandedXOut"]["data"] == sum(GRAD_ROWS, [])
+    assert first["written"]["gradScalesOut"]["data"] == [6, 6, 22, 22]
+    assert first["written"]["gradExpandedXOut"]["data"] == [value for row in GRAD_ROWS for value in row]
     assert set(first["written"]) == {"gradScalesOut", "gradExpandedXOut"}
     assert {item["name"]: item["value"] for item in second["args"]}["rangeOptional"] == [1, 3]
 
@@ -301,13 +301,13 @@ def test_number_of_devices(emulator_lib: Path, tmp_path: Path) -> None:
 last = aclnn_py.get_backend("emulator", device=2)
 answer = aclnn_py.moe_finalize_routing_v2_grad(grad, index, rows, scales, backend=last)[1].tolist()
 try:
-    aclnn_py.get_backend("emulator", device=3).create_stream()
-except aclnn_py.AclnnError as error:
-    print(json.dumps([backend.runtime.device_count(), answer, error.code]))
+    aclnn_py.get_backend("emulator", device=3)
+except ValueError as error:
+    print(json.dumps([backend.runtime.device_count(), answer, str(error)]))
 """
     done = python(code, emulator_lib, tmp_path, ACLNN_EMULATOR_DEVICES=3)
     assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout) == [3, GRAD_SCALES, 107001]
+    assert json.loads(done.stdout) == [3, GRAD_SCALES, "device is 3, but emulator has 3 (0 to 2)"]
 
 
 @pytest.mark.parametrize(
@@ -330,4 +330,4 @@ print(json.dumps([backend.runtime.soc_name(), backend.product, answer]))
     done = python(code, emulator_lib, tmp_path, **({} if given is None else {"ACLNN_EMULATOR_SOC": given}))
     assert (done.returncode, done.stderr) == (0, "")
     refused = product == "310P"  # another family: the operator does not exist for it
-    assert json.loads(done.stdout) == [soc, product, 561103 if refused else GRAD_SCALES]
+    assert json.loads(done.stdout) == [soc, product, 207000 if refused else GRAD_SCALES]

@@ -15,6 +15,7 @@ EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.py"
 SHOWS = {
     "finalize_routing_grad": ["grad_scales", "checks passed"],
     "token_unpermute_with_ep_grad": ["probs_grad", "rank"],
+    "device_check": ["as expected", "0 of them in numbers"],
     "error_handling": ["NullptrError", "TilingError", "IndexOutOfRangeError", "LibraryNotFoundError", "hint:"],
 }
 

@@ -3,6 +3,8 @@
 
 #include <cstring>
 #include <exception>
+#include <mutex>
+#include <unordered_set>
 
 #include "device.h"
 
@@ -13,8 +15,22 @@ namespace {
 std::atomic<uint64_t> g_serial{0};
 std::atomic<int64_t> g_executors_known{0};
 
+// What is stranded belongs to the library for good; the handle table alone is nothing that a leak checker looks into.
+struct Stranded {
+    std::mutex mutex;
+    std::unordered_set<Executor *> executors;
+};
+Stranded &stranded() {
+    static auto *instance = new Stranded;
+    return *instance;
+}
+
 // An executor that nobody can launch or destroy any more: the library's own slot stays busy.
 void strand(Executor &executor, Executor::State state) {
+    {
+        std::lock_guard<std::mutex> lock(stranded().mutex);
+        stranded().executors.insert(&executor);
+    }
     executor.state = state;
     executor.key = std::string();
     executor.args = std::vector<Arg>();  // not clear(), which keeps the memory
@@ -25,6 +41,10 @@ void strand(Executor &executor, Executor::State state) {
 void release(const void *handle, Executor *executor) {
     bool slot = executor->state != Executor::State::Ready;
     if (executors().remove(handle) == nullptr) return;
+    if (slot) {
+        std::lock_guard<std::mutex> lock(stranded().mutex);
+        stranded().executors.erase(executor);
+    }
     (slot ? counters().executor_slots : counters().executors).fetch_sub(1);
     delete executor;
 }
