@@ -221,8 +221,8 @@ def not_found(kind: str, names: tuple[str, ...], tried: list[tuple[str, str]]) -
         hint = f"install the NPU driver, or mount it into the container; {REFERENCE_HINT}"
     else:
         hint = install_hint()
-    what = "the emulator's " if kind == "emulator" else ""
-    detail = f"no usable {what}{' or '.join(names)} was found"
+    whose = " of the emulator" if kind == "emulator" else ""
+    detail = f"no usable {' or '.join(names)}{whose} was found"
     return errors.LibraryNotFoundError(detail=detail, hint=hint, tried=tried)
 
 

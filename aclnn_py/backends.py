@@ -85,7 +85,21 @@ class ReferenceBackend(Backend):
 
 
 class NativeBackend(Backend):
-    """CANN's C API: an installed CANN, or the emulator."""
+    """CANN's C API: an installed CANN, or the emulator.
+
+    Attributes
+    ----------
+    device : int
+        Device number of its arrays, streams and calls.
+    runtime : Runtime
+        The acl runtime of the process, for what goes beyond calls: ``runtime.device(i)``, ``DeviceBuffer(runtime, n)``,
+        ``DeviceBuffer.from_handle(runtime, address, n, owner=...)`` for memory of someone else, ``HostBuffer(runtime,
+        n)`` for pinned memory, ``runtime.memory_info(i)``.
+    libraries : Libraries
+        The opened libraries, and how each was found.
+    api : object
+        The functions of libascendcl and libnnopbase.
+    """
 
     def __init__(self, name: str, runtime: Runtime, device: int) -> None:
         self.name = name

@@ -8,6 +8,7 @@ import importlib.util
 import keyword
 import os
 import platform
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -43,6 +44,19 @@ def _installed(module: str) -> str:
     return "installed" if importlib.util.find_spec(module) else "not installed"
 
 
+def _npu(report: library.Report) -> str:
+    if report.emulator:
+        return "ACLNN_PY_LIBRARY_PATH names the emulator instead"
+    return "ready" if report.usable else "missing: " + "; ".join(what for what, _ in report.missing)
+
+
+def _auto() -> str:
+    name = os.environ.get("ACLNN_PY_BACKEND") or "auto"
+    if name == "auto":
+        return backends.auto_name()
+    return name if name in backends.NAMES else f"nothing: ACLNN_PY_BACKEND is {name!r}, not {', '.join(backends.NAMES)}"
+
+
 def _info(options: argparse.Namespace) -> int:
     report = library.discover()
     _rows(
@@ -73,12 +87,12 @@ def _info(options: argparse.Namespace) -> int:
         [
             ("reference", "ready (NumPy, any host)"),
             ("emulator", built or "not built: aclnn-py emulator build"),
-            ("npu", "ready" if report.usable else "missing: " + "; ".join(what for what, _ in report.missing)),
-            ("auto would use", os.environ.get("ACLNN_PY_BACKEND") or backends.auto_name()),
+            ("npu", _npu(report)),
+            ("auto would use", _auto()),
         ],
     )
     if report.usable:
-        steps = ["aclnn-py demo --backend npu"]
+        steps = ["aclnn-py demo --backend " + ("emulator" if report.emulator else "npu")]
     else:
         steps = [f"for an NPU: {step}" for step in dict.fromkeys(step for _, step in report.missing)]
         steps.append("without an NPU: aclnn-py demo --backend reference")
@@ -94,13 +108,20 @@ def _demo(options: argparse.Namespace) -> int:
     return demo.run(backends.get_backend(options.backend))
 
 
+_LACKING = {
+    "npu": "not here: another CANN release or product",
+    "emulator": "not emulated: needs a device",
+    "reference": "not in the reference",
+}
+
+
 def _ops(options: argparse.Namespace) -> int:
     backend = backends.get_backend(options.backend)
     known = backend.known()
     names = catalog.matching(options.pattern, known)
     for name in names:
-        where = backend.where(name) if backend.has(name) else f"not in this {backend.name}"
-        print(f"{name:<44} {where:<24} {known[name]}")
+        where = backend.where(name) if backend.has(name) else _LACKING[backend.name]
+        print(f"{name:<40} {where:<30} {known[name]}")
     for path, why in backend.broken_headers().items():
         print(f"cannot read {path}: {why}", file=sys.stderr)
     if not names:
@@ -148,6 +169,8 @@ def _show(options: argparse.Namespace) -> int:
         notes += ["may be None"] if parameter.optional and pointer else []
         print(f"  {parameter.name:<{width}}  {parameter.ctype:<20} {', '.join(notes)}".rstrip())
         value = "None" if parameter.optional and pointer else _PLACEHOLDERS.get(parameter.kind, "0")
+        if parameter.kind == "tensor" and re.search("(?i)ind(ex|ices)|idx", parameter.name) and value != "None":
+            value = "np.zeros((2, 3), np.int32)"
         name = parameter.name
         lines.append(f'    **{{"{name}": {value}}},' if keyword.iskeyword(name) else f"    {name}={value},")
     print("\nimport numpy as np\nimport aclnn_py\n")
@@ -258,7 +281,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Examples
     --------
     >>> main(["ops", "UnpermuteWithEpGrad", "--backend", "reference"])
-    aclnnMoeTokenUnpermuteWithEpGrad             NumPy reference          cdefs/ops/moe.h
+    aclnnMoeTokenUnpermuteWithEpGrad         NumPy reference                cdefs/ops/moe.h
     0
     """
     options = _parser().parse_args(arguments)

@@ -96,8 +96,11 @@ class DeviceArray:
 
     @classmethod
     def empty(cls, runtime: Runtime, shape: tuple[int, ...], dtype: Any, device: int = 0) -> DeviceArray:
-        """Allocate an uninitialised C-contiguous array."""
+        """Allocate an uninitialised C-contiguous array; an integer shape means one axis."""
         kind = dtypes.parse(dtype)
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        if any(size < 0 for size in shape) or math.prod(shape) * kind.itemsize >= 1 << 63:
+            raise ValueError(f"shape is {shape}, expected sizes of 0 or more that fit a device")
         return cls(DeviceBuffer(runtime, math.prod(shape) * kind.itemsize, device), shape, kind)
 
     @classmethod
@@ -189,8 +192,13 @@ class DeviceArray:
                 raise TypeError(f"a DeviceArray takes integers, slices, ... and None, got {type(entry).__name__}")
         return self._view(shape, strides, offset)
 
-    def reshape(self, *shape: int) -> DeviceArray:
-        """Return a view of another shape; only of a contiguous array."""
+    def reshape(self, *shape: Any) -> DeviceArray:
+        """Return a view of another shape (one size may be -1, as in NumPy); only of a contiguous array."""
+        if len(shape) == 1 and isinstance(shape[0], tuple):
+            shape = shape[0]
+        if shape.count(-1) == 1:
+            rest = -math.prod(shape)
+            shape = tuple(self.size // rest if size == -1 and rest else size for size in shape)
         if not self.contiguous or math.prod(shape) != self.size:
             raise ValueError(f"cannot view {self!r} with strides {self.strides} as {shape}")
         return DeviceArray(self.buffer, shape, self.dtype, None, self.offset)

@@ -298,6 +298,9 @@ def declare(prototype: str) -> Signature:
         raise ValueError("declare() needs the prototype of a ...GetWorkspaceSize function")
     for signature in found:
         pointer_type(signature)  # cffi is the judge that it is well-formed
+        names = [parameter.name for parameter in signature.parameters]
+        if len(set(names)) < len(names):
+            raise ValueError(f"{signature.stage_one}: two parameters have the same name: {', '.join(names)}")
     _declared.update({signature.name: signature for signature in found})
     return found[0]
 

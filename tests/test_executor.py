@@ -11,6 +11,7 @@ import pytest
 
 import aclnn_py
 from aclnn_py import Executor, errors, signatures
+from aclnn_py.reference import OPERATORS
 
 V2_GRAD, EP_GRAD = "aclnnMoeFinalizeRoutingV2Grad", "aclnnMoeTokenUnpermuteWithEpGrad"
 ATTRIBUTES = dict(dropPadMode=0, activeNum=0, expertNum=0, expertCapacity=0)
@@ -245,13 +246,13 @@ def test_what_was_synchronized_before_the_exception_stays(backend: Any) -> None:
 def test_a_run_that_fails_leaves_outputs_untouched(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     if backend.name != "reference":
         pytest.skip("a failing kernel of the C library is the launch tests' business")
-    operator = aclnn_py.reference.OPERATORS[V2_GRAD]
+    operator = OPERATORS[V2_GRAD]
 
     def fails(args: Any, product: str) -> None:
         operator.compute(args, product)
         raise MemoryError("no room")
 
-    monkeypatch.setitem(aclnn_py.reference.OPERATORS, V2_GRAD, operator._replace(compute=fails))
+    monkeypatch.setitem(OPERATORS, V2_GRAD, operator._replace(compute=fails))
     args = arguments()
     with pytest.raises(MemoryError), Executor(V2_GRAD, **args, backend=backend) as ex:
         ex.run()
@@ -333,7 +334,7 @@ def test_an_unknown_operator_is_named_with_what_to_do(backend: Any) -> None:
 
 def test_a_known_operator_that_the_reference_lacks_is_unsupported() -> None:
     plain = dict(bool=False, float=0.0, double=0.0, int=0, dtype="float32", enum=0)
-    for name in sorted(set(signatures.known()) - set(aclnn_py.reference.OPERATORS)):
+    for name in sorted(set(signatures.known()) - set(OPERATORS)):
         values = [plain.get(parameter.kind) for parameter in signatures.find(name).parameters]
         with pytest.raises(errors.UnsupportedError, match=name) as caught:
             Executor(name, *values, backend="reference")

@@ -268,7 +268,7 @@ def test_status_of_pointers_that_the_executor_owns(backend: Any, case: dict[str,
     if backend.name == "reference":
         pytest.skip("the reference has no C pointers: run with --backends emulator")
     from aclnn_py._ffi import ffi
-    from aclnn_py.descriptors import make
+    from aclnn_py.descriptors import BY_VALUE, make
 
     op = case["op"]
     signature = backend.signature(op)
@@ -280,7 +280,7 @@ def test_status_of_pointers_that_the_executor_owns(backend: Any, case: dict[str,
             value = args[parameter.name]
             if isinstance(value, np.ndarray):
                 value = backend.to_device(value)
-            owner = None if value is None else make(backend.api, parameter.kind, value)
+            owner = None if value is None or parameter.kind in BY_VALUE else make(backend.api, parameter.kind, value)
             owners.append((value, owner))
             pointers.append(ffi.NULL if value is None else value if owner is None else owner.pointer)
         size, executor = ffi.new("uint64_t *"), ffi.new("aclOpExecutor **")
