@@ -202,7 +202,8 @@ class DeviceCall:
                 if self._queue is not None and self._in_flight:
                     self._queue.synchronize()  # a blocking copy is not ordered after what the stream still does
                 self._upload()
-            self._queue = queue
+            if self._queue is not queue:
+                self._move_to(queue)
             if self.reuse == "repeatable":
                 self._run_again(queue)
             else:
@@ -212,6 +213,14 @@ class DeviceCall:
         finally:
             if previous is not None:
                 self._runtime.restore(previous)
+
+    def _move_to(self, queue: Stream) -> None:
+        """Run on another stream from now on; a repeatable executor may run only once at a time."""
+        before, self._queue = self._queue, queue
+        if before is not None and self._block is not None:
+            before.synchronize()
+            before.release(self._block)
+            self._block = None
 
     def _run_once(self, queue: Stream) -> None:
         block = queue.acquire(self.workspace_size)

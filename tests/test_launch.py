@@ -444,6 +444,21 @@ def test_results_are_waited_for_on_the_stream_of_the_run(native: Any, control: C
         check(data)
 
 
+def test_a_repeatable_executor_moves_between_streams_one_run_at_a_time(native: Any, control: Control) -> None:
+    arrays = on_device(native, arguments(rows=10, hidden=4))
+    with native.create_stream() as first, native.create_stream() as second:
+        moving = MovingStream(first, second, first)
+        with Executor(GRAD, **arrays, backend=native, stream=moving, repeatable=True) as ex:
+            assert ex.reuse == "repeatable"
+            control.delay(20)
+            ex.run()
+            ex.run()
+            assert first.query(), "the second run waits for the first"
+            ex.run()
+            ex.synchronize()
+    assert control.count("launches") >= 3
+
+
 def test_memory_of_a_reset_device_never_reaches_c(native: Any, control: Control) -> None:
     array = native.to_device(np.ones((2, 2), np.float32))
     _ = array.descriptor
