@@ -159,9 +159,7 @@ def _bool_array(where: str, parameter: Parameter, value: Any) -> tuple[bool, ...
 
 
 def _tensor(where: str, parameter: Parameter, value: Any) -> Any:
-    if value is None or type(value) is DeviceArray:  # needs no look, and no text for an error
-        return value
-    return as_array(f"{where}: argument {parameter.name!r}", value)
+    return None if value is None else as_array(f"{where}: argument {parameter.name!r}", value)
 
 
 def _tensor_list(where: str, parameter: Parameter, value: Any) -> tuple[Any, ...] | None:
@@ -222,6 +220,10 @@ def convert(signature: Signature, values: Iterable[Any]) -> list[Any]:
     """
     name = signature.name
     try:
-        return [_CONVERTERS[p.kind](name, p, value) for p, value in zip(signature.parameters, values, strict=True)]
+        # a device array is what the array registry would return; most arguments are one
+        return [
+            value if type(value) is DeviceArray and p.kind == "tensor" else _CONVERTERS[p.kind](name, p, value)
+            for p, value in zip(signature.parameters, values, strict=True)
+        ]
     except TypeError as error:  # perhaps an argument in the wrong place
         raise TypeError(f"{error}\n  C signature: {signature}") from None

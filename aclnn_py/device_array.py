@@ -234,23 +234,28 @@ class DeviceArray:
         A whole contiguous buffer has its own shape as storage shape, as CANN's samples do; a view has the flat
         storage that torch_npu passes.
         """
-        if self._descriptor is None:
-            dims, strides = ffi.new("int64_t[]", self.shape), ffi.new("int64_t[]", self.strides)
-            whole = self.offset == 0 and self.contiguous
-            storage = self.shape if whole else (self.buffer.nbytes // self.dtype.itemsize,)
-            self._descriptor = (
-                dims,
-                self.ndim,
-                dtypes.to_acl(self.dtype),
-                strides,
-                self.offset,
-                FORMAT_ND,
-                dims if whole else ffi.new("int64_t[]", storage),
-                len(storage),
-                self.buffer.pointer,
-            )
-        if not self.buffer.pointer and self.buffer.nbytes:  # closed, or its device was reset
-            raise ValueError(f"{self!r}: its memory is closed")
+        # every launch comes here for every tensor: the checks of buffer.pointer, without its calls
+        buffer = self.buffer
+        block = buffer._block
+        if (block is None or not block.pointer) and not buffer._borrowed and buffer.nbytes:
+            raise ValueError(f"{self!r}: its memory is closed")  # also after a reset of the device
+        return self._descriptor or self._describe()
+
+    def _describe(self) -> tuple[Any, ...]:
+        dims, strides = ffi.new("int64_t[]", self.shape), ffi.new("int64_t[]", self.strides)
+        whole = self.offset == 0 and self.contiguous
+        storage = self.shape if whole else (self.buffer.nbytes // self.dtype.itemsize,)
+        self._descriptor = (
+            dims,
+            self.ndim,
+            dtypes.to_acl(self.dtype),
+            strides,
+            self.offset,
+            FORMAT_ND,
+            dims if whole else ffi.new("int64_t[]", storage),
+            len(storage),
+            self.buffer.pointer,
+        )
         return self._descriptor
 
 

@@ -300,7 +300,7 @@ class Executor:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if kind is None and self._call is not None:
+            if kind is None and self._pending and self._call is not None:
                 self.fetch()
         finally:
             self.close()

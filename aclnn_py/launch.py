@@ -44,8 +44,10 @@ _out = _OutParameters()
 
 def launch_blocking() -> bool:
     """Whether every run waits, so that a fault names its operator."""
-    get = os.environ.get  # spelt out: this is on the path of every call
-    return get(_BLOCKING, "0").lower() not in _OFF or get(_BLOCKING_OF_CANN, "0").lower() not in _OFF
+    ours, cann = os.environ.get(_BLOCKING), os.environ.get(_BLOCKING_OF_CANN)
+    if ours is None and cann is None:  # the path of nearly every call
+        return False
+    return any(value is not None and value.lower() not in _OFF for value in (ours, cann))
 
 
 class _HostTensor:
@@ -84,6 +86,9 @@ class DeviceCall:
         self._tensors: list[Any] = []  # aclTensor pointers of tensor arguments; the commonest kind, so no owner each
         self._descriptors: list[Descriptor] = []  # of all other kinds
         self._pointers: list[Any] = []
+        self._buffers: list[Any] = []  # what the stream needs: the memory of all tensors
+        self._nbytes = 0
+        self.fills_host_arrays = False
         self._block: Block | None = None  # workspace that a repeatable executor keeps
         self._plan = backend.plan(signature)
         # Direction cannot be read from C types. Where the names are not known to tell it, every writable array is
@@ -107,11 +112,6 @@ class DeviceCall:
             self._runtime.before_exit(_close_all)
 
     # -- arguments
-
-    @property
-    def fills_host_arrays(self) -> bool:
-        """Whether NumPy arrays wait for their results."""
-        return any(host.output for host in self._hosts.values())
 
     def _place(self, name: str, value: Any) -> Any:
         """Return the device array of a tensor argument: itself, or the copy that a NumPy array gets."""
@@ -137,6 +137,7 @@ class DeviceCall:
             host = _HostTensor(array, DeviceArray.empty(self._runtime, array.shape, array.dtype, self.device), output)
             self._hosts[key if array.size else (id(host),)] = host
         host.output = host.output or output
+        self.fills_host_arrays |= output
         return host
 
     def _describe(self) -> None:
@@ -145,15 +146,21 @@ class DeviceCall:
         api, values = self._api, self._values
         create, tensors = api.aclCreateTensor, self._tensors
         runtime, device = self._runtime, self.device
+        buffers: list[Any] = []
+        nbytes = 0
         for index, parameter in enumerate(self._signature.parameters):
             value, kind = values[index], parameter.kind
             if value is None:
                 pointers.append(ffi.NULL)
             elif kind == "tensor":
-                if type(value) is DeviceArray and value.buffer.runtime is runtime and value.buffer.device == device:
-                    array = value
-                else:
+                array = value
+                if type(value) is not DeviceArray or value.buffer.runtime is not runtime:
                     values[index] = array = self._place(parameter.name, value)
+                buffer = array.buffer
+                if buffer.device != device:
+                    self._place(parameter.name, array)
+                buffers.append(buffer)
+                nbytes += buffer.nbytes
                 pointer = create(*array.descriptor)
                 if not pointer:
                     raise errors.AclnnError(None, "aclCreateTensor", detail=f"NULL for {parameter.name!r}, {array!r}")
@@ -165,10 +172,11 @@ class DeviceCall:
             else:
                 if kind == "tensor_list":
                     values[index] = value = tuple(self._place(parameter.name, item) for item in value)
+                    buffers += [item.buffer for item in value if item is not None]
                 descriptor = make(api, kind, value)
                 self._descriptors.append(descriptor)
                 pointers.append(descriptor.pointer)
-        self._pointers = pointers
+        self._pointers, self._buffers, self._nbytes = pointers, buffers, nbytes
 
     # -- the two stages
 
@@ -233,7 +241,7 @@ class DeviceCall:
             # also after a failure: some of it may have been enqueued
             self._in_flight = True
             queue.release(block)
-            self._park(queue)
+            queue.park(self._buffers, self._nbytes)
 
     def _run_again(self, queue: Stream) -> None:
         """Run a repeatable executor: what it uses stays with it, and is parked when it is replaced or closed."""
@@ -243,16 +251,6 @@ class DeviceCall:
         code = self._plan[1](self._block.pointer, self.workspace_size, self._executor, queue.handle)
         if code:
             errors.check(code, self._name, "run")
-
-    def _park(self, queue: Stream) -> None:
-        """Keep the data alive until the stream has passed what was queued so far."""
-        buffers, nbytes = [], 0
-        for value in self._values:
-            for item in value if type(value) is tuple else (value,):
-                if type(item) is DeviceArray:
-                    buffers.append(item.buffer)
-                    nbytes += item.buffer.nbytes
-        queue.park(buffers, nbytes)
 
     def _upload(self) -> None:
         for host in self._hosts.values():
@@ -316,7 +314,7 @@ class DeviceCall:
     def _rebind(self, index: int, name: str, value: Any) -> None:
         old = self._values[index]
         if self._queue is not None and self._in_flight:
-            self._park(self._queue)  # the array that goes may still be in use
+            self._queue.park(self._buffers, self._nbytes)  # the array that goes may still be in use
         if isinstance(value, np.ndarray) and sum(item is old for item in self._values) == 1:
             for key, host in list(self._hosts.items()):
                 if host.device is old:  # same device copy, other content
@@ -339,6 +337,10 @@ class DeviceCall:
             code = setter(self._executor, position, self._pointers[index], value.buffer.pointer)
             errors.check(code, self._name, "rebind")
         self._values[index] = value
+        tensors = (item for v in self._values for item in (v if type(v) is tuple else (v,)))
+        self._buffers = [
+            item.buffer for item in tensors if type(item) is DeviceArray
+        ]  # anew: the old list may be parked
 
     def _replace_executor(self) -> None:
         """Start over with the present arguments: for executors whose addresses are fixed at stage one."""
@@ -377,7 +379,7 @@ class DeviceCall:
             with contextlib.suppress(errors.AclnnError, ValueError):  # a stream that was closed has waited
                 queue = self._queue or self._stream.resolve()
                 queue.release(block)
-                self._park(queue)
+                queue.park(self._buffers, self._nbytes)
         if self._executor is not None:
             self._destroy_executor()
         self._drop_descriptors()
@@ -386,6 +388,7 @@ class DeviceCall:
             for device in {id(host.device): host.device for host in hosts.values()}.values():
                 device.buffer.close()  # left to the stream while that is busy
         self._values = []
+        self._buffers = []
 
 
 # what is still open at exit goes before the memory, streams and devices that it uses

@@ -425,6 +425,18 @@ def test_a_failed_rebind_keeps_what_the_executor_uses_alive(native: Any, control
     native.stream().synchronize()  # a kernel on freed memory would be a violation
 
 
+def test_rebinding_one_alias_keeps_the_memory_of_the_other_alive(native: Any, control: Control) -> None:
+    x, out = native.to_device(np.full((8, 8), 3, np.float32)), native.empty((8, 8), np.float32)
+    y = native.to_device(np.full((8, 8), 4, np.float32))
+    with Executor("aclnnAdd", x, x, 1, out, backend=native, repeatable=True) as ex:
+        ex.rebind(other=y)
+        control.delay(30)
+        ex.run()
+    del x, y
+    gc.collect()
+    np.testing.assert_array_equal(out.numpy(), np.full((8, 8), 7))  # freed memory would be a violation
+
+
 class MovingStream:
     """A foreign stream whose handle changes, as a current stream does."""
 
