@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -19,7 +20,7 @@ from .descriptors import Scalar
 from .device_array import DeviceArray
 from .signatures import Parameter, Signature
 
-__all__ = ["convert"]
+__all__ = ["convert", "warn_open_range"]
 
 INT_RANGES = {
     "int8_t": (-(2**7), 2**7 - 1),
@@ -227,3 +228,22 @@ def convert(signature: Signature, values: Iterable[Any]) -> list[Any]:
         ]
     except TypeError as error:  # perhaps an argument in the wrong place
         raise TypeError(f"{error}\n  C signature: {signature}") from None
+
+
+_warned_range = False
+
+
+def warn_open_range(signature: Signature, values: list[Any]) -> None:
+    """Warn once of a range that released versions read differently; said here, since the C call shows nothing."""
+    global _warned_range
+    if _warned_range:
+        return
+    for parameter, value in zip(signature.parameters, values, strict=True):
+        if parameter.name == "rangeOptional" and value in (None, (-1, -1)):
+            _warned_range = True
+            warnings.warn(
+                f"{signature.name}: a null or (-1, -1) range means everything in the newest sources, but nothing in "
+                "the un-permute operators of CANN 8.x and 9.1; pass (0, N)",
+                RuntimeWarning,
+                stacklevel=5,
+            )

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +20,7 @@ import numpy as np
 
 from . import errors
 from ._ffi import ffi
+from .arguments import warn_open_range
 from .backends import NativeBackend
 from .descriptors import BY_VALUE, Descriptor, make
 from .device_array import DeviceArray
@@ -95,7 +95,7 @@ class DeviceCall:
         # fetched back.
         self._outputs = signature.outputs if is_builtin(signature) else None
         if "WithEp" in signature.name:
-            _warn_open_range(signature, values)
+            warn_open_range(signature, values)
         previous = self._runtime.switch(self.device)
         try:
             self._describe()
@@ -205,6 +205,9 @@ class DeviceCall:
         try:
             queue = self._stream.resolve()
             if self._executor is None:  # not repeatable: stage two consumed the last one
+                if not self._pointers:  # a rebind failed half-way
+                    self._drop_descriptors()
+                    self._describe()
                 self._stage_one()
             if self._hosts:
                 if self._queue is not None and self._in_flight:
@@ -337,10 +340,9 @@ class DeviceCall:
             code = setter(self._executor, position, self._pointers[index], value.buffer.pointer)
             errors.check(code, self._name, "rebind")
         self._values[index] = value
-        tensors = (item for v in self._values for item in (v if type(v) is tuple else (v,)))
-        self._buffers = [
-            item.buffer for item in tensors if type(item) is DeviceArray
-        ]  # anew: the old list may be parked
+        # a new list: the old one may be parked
+        items = (item for v in self._values for item in (v if type(v) is tuple else (v,)))
+        self._buffers = [item.buffer for item in items if type(item) is DeviceArray]
 
     def _replace_executor(self) -> None:
         """Start over with the present arguments: for executors whose addresses are fixed at stage one."""
@@ -355,6 +357,7 @@ class DeviceCall:
     def _drop_descriptors(self) -> None:
         tensors, self._tensors = self._tensors, []
         descriptors, self._descriptors = self._descriptors, []
+        self._pointers = []
         destroy = self._api.aclDestroyTensor
         for pointer in tensors:
             destroy(pointer)
@@ -399,22 +402,3 @@ _at_exit: list[object] = []
 def _close_all() -> None:
     for call in list(_live):
         call.close()
-
-
-_warned_range = False
-
-
-def _warn_open_range(signature: Signature, values: list[Any]) -> None:
-    """Warn once of a range that released versions read differently; said here, since the C call shows nothing."""
-    global _warned_range
-    if _warned_range:
-        return
-    for parameter, value in zip(signature.parameters, values, strict=True):
-        if parameter.name == "rangeOptional" and value in (None, (-1, -1)):
-            _warned_range = True
-            warnings.warn(
-                f"{signature.name}: a null or (-1, -1) range means everything in the newest sources, but nothing in "
-                "the un-permute operators of CANN 8.x and 9.1; pass (0, N)",
-                RuntimeWarning,
-                stacklevel=5,
-            )

@@ -437,6 +437,22 @@ def test_rebinding_one_alias_keeps_the_memory_of_the_other_alive(native: Any, co
     np.testing.assert_array_equal(out.numpy(), np.full((8, 8), 7))  # freed memory would be a violation
 
 
+def test_a_rebind_that_fails_half_way_can_be_repaired(native: Any, control: Control) -> None:
+    data = arguments(rows=11, hidden=6)
+    arrays = on_device(native, data)
+    call(native, arrays)  # makes the next one a cache hit: rebinding starts over
+    other = native.to_device(np.ones((11, 6), np.float32))
+    with Executor(GRAD, **arrays, backend=native, repeatable=True) as ex:
+        assert ex.reuse == "fresh"
+        control.fail("aclCreateTensor", 207001)
+        with pytest.raises(errors.AclnnError, match="aclCreateTensor"):
+            ex.rebind(gradY=other)
+        ex.run()  # describes everything anew instead of using what was destroyed
+        ex.synchronize()
+    changed = {**data, "gradY": np.ones((11, 6), np.float32)}
+    np.testing.assert_array_equal(arrays["gradScalesOut"].numpy(), expected(changed)[1])
+
+
 class MovingStream:
     """A foreign stream whose handle changes, as a current stream does."""
 
