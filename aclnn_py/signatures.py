@@ -117,39 +117,43 @@ class Signature:
                 f"{self.name} takes {len(parameters)} arguments, {len(args)} were given\n  C signature: {self}"
             )
         values = list(args)
-        if kwargs or len(args) < len(parameters):
-            rest = dict(kwargs)
-            for parameter in parameters[: len(args)]:
-                for key in _names(parameter):
-                    if key in rest:
-                        raise TypeError(f"{self.name}: argument {key!r} was given twice\n  C signature: {self}")
-            for parameter in parameters[len(args) :]:
-                given = [key for key in _names(parameter) if key in rest]
-                if len(given) > 1:
-                    raise TypeError(f"{self.name}: argument {parameter.name!r} was given twice\n  C signature: {self}")
-                if given:
-                    values.append(rest.pop(given[0]))
-                elif parameter.ctype.endswith("*"):
-                    values.append(None)
-                else:
+        if not kwargs and len(args) == len(parameters):
+            return values
+        values += [_MISSING] * (len(parameters) - len(args))
+        unknown = []
+        for key, value in kwargs.items():
+            index = self._indices.get(key)
+            if index is None:
+                unknown.append(repr(key))
+            elif values[index] is not _MISSING:
+                raise TypeError(f"{self.name}: argument {key!r} was given twice\n  C signature: {self}")
+            else:
+                values[index] = value
+        if unknown:
+            raise TypeError(f"{self.name} has no argument named {', '.join(unknown)}\n  C signature: {self}")
+        for index, value in enumerate(values):
+            if value is _MISSING:
+                parameter = parameters[index]
+                if not parameter.ctype.endswith("*"):
                     raise TypeError(
                         f"{self.name}: argument {parameter.name!r} ({parameter.ctype}) is missing\n"
                         f"  C signature: {self}"
                     )
-            if rest:
-                raise TypeError(
-                    f"{self.name} has no argument named {', '.join(map(repr, rest))}\n  C signature: {self}"
-                )
+                values[index] = None
         return values
+
+    @cached_property
+    def _indices(self) -> dict[str, int]:
+        """Position of each parameter by its name, with and without its ``Optional`` suffix."""
+        short = {p.name.removesuffix("Optional"): i for i, p in enumerate(self.parameters)}
+        return {**short, **{p.name: i for i, p in enumerate(self.parameters)}}
+
+
+_MISSING: Any = object()
 
 
 def _is_output(name: str) -> bool:
     return re.search(r"(^out|^result|Out|Ref)(Optional)?\d*$", name) is not None
-
-
-def _names(parameter: Parameter) -> tuple[str, ...]:
-    short = parameter.name.removesuffix("Optional")
-    return (parameter.name,) if short == parameter.name else (parameter.name, short)
 
 
 # comments go, strings become empty (deprecation texts hold names, commas and parentheses)
