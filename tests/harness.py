@@ -156,10 +156,12 @@ def execute(backend: Any, op: str, args: Mapping[str, Any]) -> None:
 
 
 class _Worker:
-    """A process of its own for one backend and product; requests and answers are pickled."""
+    """A process of its own for one backend, product and CANN release; requests and answers are pickled."""
 
-    def __init__(self, backend: str, product: str) -> None:
+    def __init__(self, backend: str, product: str, release: str | None = None) -> None:
         env = {k: v for k, v in os.environ.items() if k != "ACLNN_EMULATOR_SOC"}  # the product decides it
+        if release is not None:
+            env["ACLNN_EMULATOR_CANN"] = release
         env["PYTHONPATH"] = os.pathsep.join(sys.path)
         self._process = subprocess.Popen(
             [sys.executable, __file__, backend, product], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env
@@ -181,8 +183,9 @@ class _Worker:
 
 
 @cache
-def _worker(backend: str, product: str) -> _Worker:
-    return _Worker(backend, product)
+def worker(backend: str, product: str, release: str | None = None) -> _Worker:
+    """One helper process for each backend, product and release."""
+    return _Worker(backend, product, release)
 
 
 @cache
@@ -196,7 +199,7 @@ def _execute_for(backend: Any, product: str | None, op: str, args: dict[str, Any
     elif backend.name == "reference":
         execute(_reference(product), op, args)
     else:
-        error, answer = _worker(backend.name, product).ask(op, args)
+        error, answer = worker(backend.name, product).ask(op, args)
         if error is not None:
             raise error
         for name, value in answer.items():
