@@ -42,10 +42,14 @@ class Backend:
         if found is None:
             raise errors.SymbolNotFoundError(
                 detail=f"no signature of {api!r} is at hand",
-                hint="aclnn-py ops lists the known ones; aclnn_py.declare(prototype) adds one",
+                hint=f"aclnn-py ops lists the known ones; aclnn_py.declare(prototype) adds one{self.headers_note()}",
                 symbol=f"{api}GetWorkspaceSize",
             )
         return found
+
+    def headers_note(self) -> str:
+        """Say that no operator headers are at hand, where there could be some; else nothing."""
+        return ""
 
     def _from_headers(self, api: str) -> Signature | None:
         return None

@@ -130,6 +130,12 @@ class NativeBackend(Backend):
     def _from_headers(self, api: str) -> Signature | None:
         return self.headers.find(api)
 
+    def headers_note(self) -> str:
+        """Say that no operator headers are at hand; else nothing."""
+        if self.headers.names():
+            return ""
+        return "; no operator headers lie beside the libraries, so only built-in and declared operators are known"
+
     def has(self, api: str) -> bool:
         """Whether one of the opened libraries has both stages of an operator."""
         return self.libraries.has_operator(api)

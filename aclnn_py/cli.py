@@ -122,6 +122,8 @@ def _ops(options: argparse.Namespace) -> int:
     for name in names:
         where = backend.where(name) if backend.has(name) else _LACKING[backend.name]
         print(f"{name:<40} {where:<30} {known[name]}")
+    if note := backend.headers_note():
+        print(note.removeprefix("; "), file=sys.stderr)
     for path, why in backend.broken_headers().items():
         print(f"cannot read {path}: {why}", file=sys.stderr)
     if not names:

@@ -20,6 +20,7 @@ from emulator_control import HANDLES, Control
 import aclnn_py
 from aclnn_py import DeviceArray, Executor, errors
 from aclnn_py._ffi import ffi
+from aclnn_py.headers import HeaderIndex
 
 pytestmark = pytest.mark.emulator
 
@@ -217,6 +218,28 @@ def test_workspace_of_zero_bytes_is_a_null_pointer(native: Any, control: Control
         assert ex.workspace_size == 0
         ex.run()
     assert data["gradExpandedXOut"].shape == (0, 3)
+
+
+def test_the_shape_that_stage_two_leaves_behind_can_be_read(native: Any, control: Control) -> None:
+    """Operators whose output shape depends on data change the view of the caller's aclTensor."""
+    x, out = np.arange(6, dtype=np.float32).reshape(2, 3), np.empty((2, 3), np.float32)
+    with Executor("aclnnMuls", x, 2.0, out, backend=native) as ex:
+        ex.run()
+        assert ex.view_shape("out") == (2, 3)
+        tensor, dims = ex._call._pointers[2], ffi.new("int64_t[]", [4])  # type: ignore[union-attr]
+        native.api.aclInitTensor(tensor, dims, 1, 0, ffi.NULL, 0, 2, dims, 1, ffi.NULL)
+        assert ex.view_shape("out") == (4,)
+        with pytest.raises(TypeError, match="no tensor argument named 'other'"):
+            ex.view_shape("other")
+
+
+def test_without_operator_headers_it_says_what_is_known(
+    native: Any, control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(native.__dict__, "headers", HeaderIndex([]))
+    with pytest.raises(aclnn_py.SymbolNotFoundError, match="no operator headers lie beside the libraries"):
+        native.signature("aclnnNoSuchThing")
+    assert native.signature("aclnnAdd").parameters[0].name == "self"
 
 
 # -- stage one and its failures
