@@ -319,7 +319,9 @@ def pointer_type(signature: Signature) -> Any:
     """
     from ._ffi import ffi
 
-    text = ", ".join([*(p.ctype for p in signature.parameters), *TAIL])
+    # C enums are ints; one that only another package declares (acldvppConvertMode) has no name here
+    ctypes = ["int" if p.kind == "enum" else p.ctype for p in signature.parameters]
+    text = ", ".join([*ctypes, *TAIL])
     try:
         return ffi.typeof(f"aclnnStatus(*)({text})")
     except Exception as error:

@@ -47,6 +47,8 @@ ODDITIES = {
     },
     "aclnn_macro.h": "#define DECLARE(x) \\\n  aclnnStatus x##GetWorkspaceSize(int)\n"
     f"aclnnStatus aclnnMacroGetWorkspaceSize(uint32_t n, {TAIL});",
+    "acldvpp_convert.h": "acldvppStatus acldvppConvertGetWorkspaceSize(const aclTensor *self, "
+    f"acldvppConvertMode mode, aclTensor *out, {TAIL});",
     "aclnn_helpers.h": "aclnnStatus aclnnCalculateMatmulWeightSize(const aclIntArray *shape, uint64_t *size);\n"
     f"aclnnStatus aclnnHelpersGetWorkspaceSize(int8_t cubeMathType, {TAIL});",
 }
@@ -66,6 +68,7 @@ EXPECTED = {
     "aclnnGuardA": ["const aclTensor *x"],
     "aclnnGuardB": ["const aclTensor *x"],
     "aclnnMacro": ["uint32_t n"],
+    "acldvppConvert": ["const aclTensor *self", "acldvppConvertMode mode", "aclTensor *out"],
     "aclnnHelpers": ["int8_t cubeMathType"],
 }
 
