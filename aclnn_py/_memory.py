@@ -300,7 +300,8 @@ def host_pointer(array: Any, *, writable: bool) -> tuple[Any, int]:
     if interface is None:
         view = ffi.from_buffer(array, require_writable=writable)
         return view, len(view)
-    if interface.get("strides") is not None:
+    flags = getattr(array, "flags", None)  # the interface may give strides of a contiguous array
+    if not (interface.get("strides") is None if flags is None else flags.c_contiguous):
         raise ValueError(f"the host array must be C-contiguous; strides are {interface['strides']}")
     address, read_only = interface["data"]
     if writable and read_only:
