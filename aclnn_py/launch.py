@@ -291,12 +291,10 @@ class DeviceCall:
     def view_shape(self, name: str) -> tuple[int, ...]:
         """Read a tensor's present shape: operators whose output shape depends on data set it in stage two."""
         index = [parameter.name for parameter in self._signature.parameters].index(name)
-        from .library import free
-
         dims, count = ffi.new("int64_t **"), ffi.new("uint64_t *")
         errors.check(self._api.aclGetViewShape(self._pointers[index], dims, count), "aclGetViewShape")
         shape = tuple(ffi.unpack(dims[0], count[0])) if count[0] else ()
-        free(dims[0])
+        self._runtime.libraries.delete_array(dims[0])
         return shape
 
     def rebind(self, changes: Mapping[str, Any]) -> None:

@@ -299,6 +299,12 @@ class Libraries:
             message = f"{_discovery.CUSTOM_PATH} changed after CANN was opened: no effect in this process"
             warnings.warn(message, RuntimeWarning, stacklevel=3)
 
+    def delete_array(self, pointer: Any) -> None:
+        """Delete an array that an ``aclGet...`` function made with ``new[]``, by the ``delete[]`` that it uses."""
+        address = _dlsym(self.base.handle, "_ZdaPv")
+        if address:
+            ffi.cast("void (*)(void *)", address)(pointer)
+
     def recent_message(self) -> str:
         """Copy CANN's text of the last error on this thread; reading drains it. Empty when there is none."""
         text = self.api.aclGetRecentErrMsg()
@@ -358,11 +364,6 @@ def open_libraries(kind: str = "npu", directory: Path | None = None) -> Librarie
 def opened() -> Libraries | None:
     """Give the libraries this process has opened through this package, or None."""
     return _current
-
-
-def free(pointer: Any) -> None:
-    """Free an array that an ``aclGet...`` function made (operator new[], which libstdc++ forwards to malloc)."""
-    _libc.free(pointer)
 
 
 def _already_loaded(names: tuple[str, ...]) -> FoundLibrary | None:

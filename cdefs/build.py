@@ -23,7 +23,6 @@ void *dlsym(void *handle, const char *symbol);
 char *dlerror(void);
 typedef struct { const char *dli_fname; void *dli_fbase; const char *dli_sname; void *dli_saddr; } Dl_info;
 int dladdr(const void *address, Dl_info *info);
-void free(void *pointer);
 """
 
 
