@@ -1,0 +1,1 @@
+"""Turn C++ samples of aclnn operators into Python scripts."""
