@@ -33,7 +33,7 @@ EMU_UNSUPPORTED(rtFunctionRegister)
 EMU_UNSUPPORTED(rtGetC2cCtrlAddr)
 EMU_UNSUPPORTED(rtKernelLaunch)
 
-// What a profiler would collect is dropped: these report success.
+// What a profiler would collect is dropped, and every sum is deterministic as it is: these report success.
 #define EMU_DROPPED(name, type) \
     extern "C" type name(void) { return 0; }
 
@@ -43,3 +43,4 @@ EMU_DROPPED(MsprofReportAdditionalInfo, int32_t)
 EMU_DROPPED(MsprofReportApi, int32_t)
 EMU_DROPPED(MsprofReportCompactInfo, int32_t)
 EMU_DROPPED(MsprofSysCycleTime, uint64_t)
+EMU_DROPPED(HcclSetConfig, int32_t)
