@@ -153,6 +153,16 @@ def _where(op: str, source: Source) -> Case:
     return Case(op, args, {"out": Want(np.where(chosen != 0, operand(one, name), operand(two, name)), name)})
 
 
+def _masked_fill(op: str, source: Source) -> Case:
+    shape = source.shape()
+    out = source.out(shape, source.pick(NAMES))
+    name = out.dtype.name
+    mask = source.tensor(source.part(shape), source.pick(["bool", "uint8"]), small=True)
+    value = source.scalar(NAMES if kind(name) == "f" else (*INTS, "bool"))
+    filled = np.where(np.broadcast_to(mask, shape) != 0, operand(value, name), wide(out))
+    return Case(op, {"selfRef": out, "mask": mask, "value": value}, {"selfRef": Want(filled, name)})
+
+
 def _constant(value: int, op: str, source: Source) -> Case:
     out = source.out(source.shape(), source.pick(NAMES))
     return Case(op, {"selfRef": out}, {"selfRef": Want(np.full(out.shape, value), out.dtype.name)})
@@ -341,6 +351,7 @@ def _position(sign: int, op: str, source: Source) -> Case:
 BUILDERS: dict[str, Callable[[str, Source], Case]] = {
     **{op: _elementwise for op in OPERATORS if oracle.base_name(op) in oracle.ELEMENTWISE},
     "aclnnSWhere": _where,
+    "aclnnInplaceMaskedFillScalar": _masked_fill,
     "aclnnInplaceOne": partial(_constant, 1),
     "aclnnInplaceZero": partial(_constant, 0),
     "aclnnInplaceFillScalar": _fill,

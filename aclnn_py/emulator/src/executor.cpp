@@ -217,7 +217,7 @@ aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor *executor) {
                                       "cannot be made repeatable");
     }
     ThreadState &state = thread_state();
-    if (state.hands_over) return fail(__func__, 561000, "torch_npu's memory pool is in use on this thread");
+    if (state.pool) return fail(__func__, 561000, "torch_npu's memory pool is in use on this thread");
     if ((found->thread != state.id || found->serial != state.last_stage_one) &&
         violation(__func__, "must follow its own stage one at once, on the same thread")) {
         return 561000;
@@ -241,13 +241,16 @@ aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor *executor) {
     return injected;
 }
 
-// ---- what torch_npu calls around a stage one whose stage two its queue runs on another thread, as CANN allows -----------
+// ---- what torch_npu calls around each stage one -----------------------------------------------------------------
 
+// Its queue runs stage two on another thread while this one lives, as CANN allows. The mark stays: one stage one may run
+// within another, and the inner one ends first.
 extern "C" int InitHugeMemThreadLocal(void *, bool) {
     thread_state().hands_over = true;
+    thread_state().pool = true;
     return 0;
 }
 
-extern "C" void UnInitHugeMemThreadLocal(void *, bool) { thread_state().hands_over = false; }
+extern "C" void UnInitHugeMemThreadLocal(void *, bool) { thread_state().pool = false; }
 
 extern "C" void ReleaseHugeMem(void *, bool) {}
