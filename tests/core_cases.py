@@ -305,6 +305,14 @@ def _extreme(sign: int, op: str, source: Source) -> Case:
     return Case(op, args, {"out": Want(value.reshape(left), name)})
 
 
+def _whole_extreme(sign: int, op: str, source: Source) -> Case:
+    name = source.pick(NAMES)
+    given = source.tensor(source.shape(empty=False), name)
+    ordered = np.sort(wide(given), axis=None)  # NaN last
+    value = ordered[-1] if sign > 0 or ordered[-1] != ordered[-1] else ordered[0]
+    return Case(op, {"self": given, "out": source.out((), name)}, {"out": Want(np.asarray(value), name)})
+
+
 def axis_of(source: Source, shape: tuple[int, ...]) -> tuple[int, int]:
     """A dimension as passed, maybe negative, and as counted from 0."""
     rank = max(1, len(shape))
@@ -367,6 +375,8 @@ BUILDERS: dict[str, Callable[[str, Source], Case]] = {
     "aclnnMean": partial(_sum, True, "dim", "keepDim"),
     "aclnnAmax": partial(_extreme, 1),
     "aclnnAmin": partial(_extreme, -1),
+    "aclnnMax": partial(_whole_extreme, 1),
+    "aclnnMin": partial(_whole_extreme, -1),
     "aclnnArgMax": partial(_position, 1),
     "aclnnArgMin": partial(_position, -1),
 }

@@ -80,6 +80,17 @@ def _check_extreme(checks: CoreChecks, axes: tuple[int, ...], keep: str) -> None
     checks.need(size(checks.args["self"]) > 0 or not size(checks.args["out"]), "self", f"shape {shape}", "an element")
 
 
+def _whole_extreme_plan(function: Callable[..., Any], checks: CoreChecks) -> Work:
+    args = checks.args
+    checks.require("self", "out")
+    checks.accept(("self", "out"))
+    checks.same("out", "self")
+    checks.ranks(("self", "out"))
+    checks.shape("out", (), "one element")
+    checks.need(size(args["self"]) > 0, "self", f"shape {tuple(args['self'].shape)}", "an element")
+    return lambda: store(function(plain(args["self"])), args["out"].dtype.name, args["out"])
+
+
 def _position_plan(function: Callable[..., Any], checks: CoreChecks) -> Work:
     args = checks.args
     checks.require("self", "out")
@@ -150,6 +161,10 @@ def _softmax_backward(grad: Array, output: Array, axis: int) -> Any:
     return output * (grad - (grad * output).sum(axis=axis, keepdims=True))
 
 
+def _log_softmax_backward(grad: Array, output: Array, axis: int) -> Any:
+    return grad - np.exp(output) * grad.sum(axis=axis, keepdims=True)
+
+
 def operators() -> dict[str, Stages]:
     """Give the stages of the reductions by name."""
     plans: dict[str, Callable[[CoreChecks], Work]] = {
@@ -157,6 +172,9 @@ def operators() -> dict[str, Stages]:
         "aclnnMean": partial(_sum_plan, _mean, "dim", "keepDim", FLOATING),
         "aclnnAmax": partial(_extreme_plan, np.amax),
         "aclnnAmin": partial(_extreme_plan, np.amin),
+        "aclnnMax": partial(_whole_extreme_plan, np.amax),
+        "aclnnMin": partial(_whole_extreme_plan, np.amin),
+        "aclnnLogSoftmaxBackward": partial(_softmax_plan, _log_softmax_backward, ("gradOutput", "output")),
         "aclnnArgMax": partial(_position_plan, np.argmax),
         "aclnnArgMin": partial(_position_plan, np.argmin),
         "aclnnCumsum": _cumsum_plan,

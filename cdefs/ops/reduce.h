@@ -68,6 +68,22 @@ aclnnStatus aclnnCumsumGetWorkspaceSize(
 aclnnStatus aclnnCumsum(
     void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, aclrtStream stream);
 
+aclnnStatus aclnnMaxGetWorkspaceSize(
+    const aclTensor *self, aclTensor *out, uint64_t *workspaceSize, aclOpExecutor **executor);
+aclnnStatus aclnnMax(
+    void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, aclrtStream stream);
+
+aclnnStatus aclnnMinGetWorkspaceSize(
+    const aclTensor *self, aclTensor *out, uint64_t *workspaceSize, aclOpExecutor **executor);
+aclnnStatus aclnnMin(
+    void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, aclrtStream stream);
+
+aclnnStatus aclnnLogSoftmaxBackwardGetWorkspaceSize(
+    const aclTensor *gradOutput, const aclTensor *output, int64_t dim, aclTensor *out, uint64_t
+    *workspaceSize, aclOpExecutor **executor);
+aclnnStatus aclnnLogSoftmaxBackward(
+    void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, aclrtStream stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -164,6 +164,21 @@ void run_amax(std::vector<Arg> &args, const Config &) {
     reduce<Fold>(self, dims_mask(args[1], self), args[2].i != 0, self.dtype, args[3].tensor);
 }
 
+// ---- aclnnMax, aclnnMin: (self, out)
+
+Status check_max(const std::vector<Arg> &args, const Config &) {
+    EMU_PASS(check_core(args, {{0, "self"}, {1, "out"}}));
+    const View &self = args[0].tensor, &out = args[1].tensor;
+    EMU_PASS(check_same_dtype(out, "out", self.dtype, "self"));
+    EMU_PASS(check_reduced(self, ~0u, false, out));
+    return check_extreme(self, out);
+}
+
+template <template <class> class Fold>
+void run_max(std::vector<Arg> &args, const Config &) {
+    reduce<Fold>(args[0].tensor, ~0u, false, args[0].tensor.dtype, args[1].tensor);
+}
+
 // ---- aclnnArgMax, aclnnArgMin: (self, dim, keepdim, out)
 
 Status check_argmax(const std::vector<Arg> &args, const Config &) {
@@ -181,7 +196,7 @@ void run_argmax(std::vector<Arg> &args, const Config &) {
     reduce<Fold>(self, 1u << wrap_dim(args[1].i, self), args[2].i != 0, self.dtype, args[3].tensor);
 }
 
-// ---- line by line: aclnnCumsum, aclnnSoftmax, aclnnLogSoftmax, aclnnSoftmaxBackward
+// ---- line by line: aclnnCumsum, aclnnSoftmax, aclnnLogSoftmax and their gradients
 
 Status check_cumsum(const std::vector<Arg> &args, const Config &) {
     EMU_PASS(check_core(args, {{0, "self"}, {3, "out"}}));
@@ -287,8 +302,17 @@ void softmax_backward(double *grad, const double *output, int64_t n) {
     for (int64_t i = 0; i < n; ++i) grad[i] = output[i] * (grad[i] - sum);
 }
 
+void log_softmax_backward(double *grad, const double *output, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += grad[i];
+    for (int64_t i = 0; i < n; ++i) grad[i] -= std::exp(output[i]) * sum;
+}
+
 }  // namespace
 
+EMU_OPERATOR(Max, check_max, run_max<Largest>);
+EMU_OPERATOR(Min, check_max, run_max<Smallest>);
+EMU_OPERATOR(LogSoftmaxBackward, check_softmax<2>, (run_softmax<2, log_softmax_backward>));
 EMU_OPERATOR(ReduceSum, check_sum<kSumRule>, run_sum<Sum>);
 EMU_OPERATOR(Mean, check_sum<kMeanRule>, run_sum<Average>);
 EMU_OPERATOR(Amax, check_amax, run_amax<Largest>);
