@@ -146,7 +146,7 @@ class Executor:
         repeatable: bool = False,
         **kwargs: Any,
     ) -> None:
-        self.backend = resolve(backend)
+        self.backend = resolve(backend, (*args, *kwargs.values()))
         self.signature = self.backend.signature(name)
         self._thread = threading.get_ident()
         values = convert(self.signature, self.signature.bind(args, kwargs))

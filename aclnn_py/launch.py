@@ -74,7 +74,8 @@ class DeviceCall:
         self._runtime = backend.runtime
         self._signature = signature
         self._name = signature.name
-        self._stream = backend.stream(stream)
+        self._given = stream
+        self._stream: Any = None if stream is None else backend.stream(stream)
         self._queue: Stream | None = None  # what the last run was queued on: a foreign stream may change its handle
         self._thread = threading.get_ident()
         self._executor: Any = None
@@ -99,6 +100,8 @@ class DeviceCall:
         previous = self._runtime.switch(self.device)
         try:
             self._describe()
+            if self._stream is None:
+                self._stream = backend.stream()
             self._stage_one()
         except BaseException:
             self.close()
@@ -123,6 +126,9 @@ class DeviceCall:
             raise ValueError(
                 f"{self._name}: argument {name!r} is on device {value.buffer.device}, the call on {self.device}"
             )
+        queue = getattr(value, "queue", None)
+        if queue is not None:
+            self._stream = queue(self._given)  # an array of another package: on that package's streams
         return value
 
     def _host_tensor(self, name: str, array: np.ndarray[Any, Any]) -> _HostTensor:
@@ -340,7 +346,7 @@ class DeviceCall:
         self._values[index] = value
         # a new list: the old one may be parked
         items = (item for v in self._values for item in (v if type(v) is tuple else (v,)))
-        self._buffers = [item.buffer for item in items if type(item) is DeviceArray]
+        self._buffers = [item.buffer for item in items if isinstance(item, DeviceArray)]
 
     def _replace_executor(self) -> None:
         """Start over with the present arguments: for executors whose addresses are fixed at stage one."""
