@@ -249,11 +249,11 @@ def _runtime(name: str, directory: Path | None) -> Runtime:
 
 def _emulator(given: str | None) -> Runtime:
     """Open the emulator: strict unless ACLNN_EMULATOR_STRICT says otherwise, with the SoC asked for."""
-    from . import emulator
+    from . import emulator, library
 
     directory = None
     if not os.environ.get("ACLNN_PY_LIBRARY_PATH"):
-        directory = emulator.library_path()
+        directory = library.loaded_emulator() or emulator.library_path()
         if directory is None:
             raise errors.LibraryNotFoundError(
                 detail="the emulator is not built",
