@@ -102,8 +102,8 @@ def test_tensors_move_in_every_layout(emulator_lib: Path) -> None:
                       torch.int64, torch.uint8, torch.bool):
             host = torch.arange(24).reshape(2, 3, 4).to(dtype)
             there = host.to("npu")
-            views = [lambda t: t, lambda t: t[1:, ::2, 1:3], lambda t: t.transpose(0, 2), lambda t: t.permute(2, 0, 1)[1],
-                     lambda t: t[:, :1].expand(2, 5, 4), lambda t: t.reshape(-1)[5:], lambda t: t[..., -1]]
+            views = [lambda t: t, lambda t: t[1:, ::2, 1:3], lambda t: t.transpose(0, 2),
+                     lambda t: t.permute(2, 0, 1)[1], lambda t: t[:, :1].expand(2, 5, 4), lambda t: t.reshape(-1)[5:], lambda t: t[..., -1]]
             for at, view in enumerate(views):
                 if not torch.equal(view(there).cpu(), view(host)):
                     wrong.append([str(dtype), at, "to the host"])
@@ -186,15 +186,17 @@ def test_streams_events_and_the_allocator(emulator_lib: Path, stream: str) -> No
 #: Expressions over x (3, 4), y (4, 5), i (index), each the same on both devices up to rounding.
 EXPRESSIONS = """
 x + 1; 1 - x; x - x.t().t() * 2; x * x; x / (x + 3); x // 2; i % 2; x @ y; torch.bmm(x[None], y[None])
-torch.addmm(y[0], x, y); F.linear(x, y.t(), y[0]); x.sum(); x.sum(1); x.mean(0, keepdim=True); x.amax(1); x.max(); x.min()
-x.argmax(1); x.cumsum(0); torch.softmax(x, 1); torch.log_softmax(x, 0); F.relu(x); F.silu(x); F.gelu(x); torch.sigmoid(x)
-torch.tanh(x); x.exp(); x.abs().log(); x.abs().sqrt(); x.abs().rsqrt(); x ** 2; x.abs() ** 0.5; -x; x.floor(); x.clamp(-1, 1)
-x > 0; (x > 0) & (x < 1); x == x; torch.where(x > 0, x, -x); torch.where(x > 0, x, 0.5); x.masked_fill(x > 0, 2.0)
-torch.isfinite(x); torch.topk(x, 2)[0]; torch.topk(x, 2)[1]; torch.sort(x, dim=1, stable=True)[1]; torch.gather(x, 0, i)
-x.scatter(0, i, x); x.scatter_add(0, i, x); x.index_select(0, i[0]); x.index_add(0, i[0], x.new_ones(4, 4))
-torch.cat([x, x], 1); torch.stack([x, x]); torch.zeros_like(x); torch.ones_like(x); torch.full_like(x, 3.0)
-torch.arange(5, device=x.device); x.half(); x.bfloat16(); x.int(); x.double(); x.bool(); x.clone().add_(x, alpha=-0.1)
-x.clone().mul_(0.5); x.clone().zero_(); x.t().contiguous(); torch.einsum("ab,cb->ac", x, x); x.to(torch.float16) * 2
+torch.addmm(y[0], x, y); F.linear(x, y.t(), y[0]); x.sum(); x.sum(1); x.mean(0, keepdim=True); x.amax(1)
+x.max(); x.min(); x.argmax(1); x.cumsum(0); torch.softmax(x, 1); torch.log_softmax(x, 0); F.relu(x); F.silu(x)
+F.gelu(x); torch.sigmoid(x); torch.tanh(x); x.exp(); x.abs().log(); x.abs().sqrt(); x.abs().rsqrt(); x ** 2
+x.abs() ** 0.5; -x; x.floor(); x.clamp(-1, 1); x > 0; (x > 0) & (x < 1); x == x; torch.where(x > 0, x, -x)
+torch.where(x > 0, x, 0.5); x.masked_fill(x > 0, 2.0); torch.isfinite(x); torch.topk(x, 2)[0]
+torch.topk(x, 2)[1]; torch.sort(x, dim=1, stable=True)[1]; torch.gather(x, 0, i); x.scatter(0, i, x)
+x.scatter_add(0, i, x); x.index_select(0, i[0]); x.index_add(0, i[0], x.new_ones(4, 4)); torch.cat([x, x], 1)
+torch.stack([x, x]); torch.zeros_like(x); torch.ones_like(x); torch.full_like(x, 3.0)
+torch.arange(5, device=x.device); x.half(); x.bfloat16(); x.int(); x.double(); x.bool()
+x.clone().add_(x, alpha=-0.1); x.clone().mul_(0.5); x.clone().zero_(); x.t().contiguous()
+torch.einsum("ab,cb->ac", x, x); x.to(torch.float16) * 2
 """
 
 
