@@ -102,8 +102,15 @@ def test_tensors_move_in_every_layout(emulator_lib: Path) -> None:
                       torch.int64, torch.uint8, torch.bool):
             host = torch.arange(24).reshape(2, 3, 4).to(dtype)
             there = host.to("npu")
-            views = [lambda t: t, lambda t: t[1:, ::2, 1:3], lambda t: t.transpose(0, 2),
-                     lambda t: t.permute(2, 0, 1)[1], lambda t: t[:, :1].expand(2, 5, 4), lambda t: t.reshape(-1)[5:], lambda t: t[..., -1]]
+            views = [
+                lambda t: t,
+                lambda t: t[1:, ::2, 1:3],
+                lambda t: t.transpose(0, 2),
+                lambda t: t.permute(2, 0, 1)[1],
+                lambda t: t[:, :1].expand(2, 5, 4),
+                lambda t: t.reshape(-1)[5:],
+                lambda t: t[..., -1],
+            ]
             for at, view in enumerate(views):
                 if not torch.equal(view(there).cpu(), view(host)):
                     wrong.append([str(dtype), at, "to the host"])
