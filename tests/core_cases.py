@@ -356,6 +356,30 @@ def _position(sign: int, op: str, source: Source) -> Case:
     return Case(op, args, {"out": Want(np.reshape(value, left).astype(np.int64), "int64")})
 
 
+def _truth(every: bool, op: str, source: Source) -> Case:
+    shape, name = source.shape(), source.pick(NAMES)
+    given = source.tensor(shape, name, small=True)
+    dims, axes = _axes(source, shape)
+    keep = source.chance(0.5)
+    zero = np.atleast_1d(wide(given) == 0)
+    value = zero.sum(axes) == 0 if every else (~zero).sum(axes) > 0
+    left = _left(shape, axes, keep)
+    args = {"self": given, "dim": dims, "keepdim": keep, "out": source.out(left, source.pick(["bool", "uint8"]))}
+    return Case(op, args, {"out": Want(np.reshape(value, left), "bool")})
+
+
+def _extreme_and_position(sign: int, op: str, source: Source) -> Case:
+    case = _position(sign, op, source)
+    given, place = case.args["self"], case.wants["out"]
+    axis, values = case.args["dim"] % max(1, given.ndim), np.atleast_1d(wide(given))
+    at = place.values.reshape(_left(values.shape, (axis,), True))
+    picked = np.take_along_axis(values, at, axis)
+    args = {name: case.args[name] for name in ("self", "dim", "keepdim")}
+    args |= {"out": source.out(place.values.shape, given.dtype.name), "indicesOut": case.args["out"]}
+    value = Want(picked.reshape(place.values.shape), given.dtype.name)
+    return Case(op, args, {"out": value, "indicesOut": place})
+
+
 BUILDERS: dict[str, Callable[[str, Source], Case]] = {
     **{op: _elementwise for op in OPERATORS if oracle.base_name(op) in oracle.ELEMENTWISE},
     "aclnnSWhere": _where,
@@ -375,6 +399,10 @@ BUILDERS: dict[str, Callable[[str, Source], Case]] = {
     "aclnnMean": partial(_sum, True, "dim", "keepDim"),
     "aclnnAmax": partial(_extreme, 1),
     "aclnnAmin": partial(_extreme, -1),
+    "aclnnAny": partial(_truth, False),
+    "aclnnAll": partial(_truth, True),
+    "aclnnMaxDim": partial(_extreme_and_position, 1),
+    "aclnnMinDim": partial(_extreme_and_position, -1),
     "aclnnMax": partial(_whole_extreme, 1),
     "aclnnMin": partial(_whole_extreme, -1),
     "aclnnArgMax": partial(_position, 1),

@@ -156,6 +156,15 @@ def _replace(op: str, source: Source) -> Case:
     return Case(op, args, {"selfRef" if inplace else "out": Want(result, name)})
 
 
+def _embedding(op: str, source: Source) -> Case:
+    rows, width = (int(n) for n in source.random.integers(1, 6, 2))
+    weight = source.tensor((rows, width), source.pick(NAMES))
+    index = _indices(source, source.shape(most=8), rows)
+    value = wide(weight)[np.asarray(index, np.int64)]
+    out = source.out(value.shape, weight.dtype.name)
+    return Case(op, {"weight": weight, "indices": index, "out": out}, {"out": Want(value, weight.dtype.name)})
+
+
 def _stack(op: str, source: Source) -> Case:
     shape = source.shape(most=8)
     names = [source.pick(NAMES) for _ in range(int(source.random.integers(1, 4)))]
@@ -230,6 +239,7 @@ BUILDERS = {
     "aclnnScatter": _replace,
     "aclnnInplaceScatter": _replace,
     "aclnnStack": _stack,
+    "aclnnEmbedding": _embedding,
     "aclnnCumsum": _cumsum,
     "aclnnSort": _sort,
     "aclnnTopk": _sort,
@@ -258,7 +268,7 @@ def _spoil(name: str, value: Any, source: Source) -> Any:
     if isinstance(value, Scalar):
         return Scalar(1, "complex64") if source.chance(0.2) else source.scalar()
     if isinstance(value, np.ndarray):
-        if name == "index":
+        if name in ("index", "indices"):
             return np.zeros(source.shape(), value.dtype)
         if value.dtype.name not in NAMES:
             return value
@@ -275,7 +285,7 @@ def spoiled(op: str, seed: int) -> Case:
     """A call with one or two arguments replaced; indices are 0, since backends differ in what others do."""
     source = Source(seed)
     case = draw(op, seed)
-    args = {n: np.zeros(v.shape, v.dtype) if n == "index" else v for n, v in case.args.items()}
+    args = {n: np.zeros(v.shape, v.dtype) if n in ("index", "indices") else v for n, v in case.args.items()}
     for _ in range(1 if source.chance(0.7) else 2):
         name = source.pick(list(args))
         args[name] = _spoil(name, args[name], source)

@@ -124,6 +124,23 @@ def _select_plan(checks: CoreChecks) -> Work:
     return work
 
 
+def _embedding_plan(checks: CoreChecks) -> Work:
+    args = checks.args
+    checks.require("weight", "indices", "out")
+    checks.accept(("weight",))
+    checks.accept(("indices",), _INDEX)
+    checks.same("out", "weight")
+    checks.ranks(("weight", "indices", "out"))
+    checks.rank("weight", 2)
+    rows, width = args["weight"].shape
+    checks.shape("out", (*args["indices"].shape, width), "the shape of indices, then the second size of weight")
+
+    def work() -> None:
+        bits(args["out"])[...] = bits(args["weight"])[checks.indices("indices", rows)]
+
+    return work
+
+
 def _scatter_plan(checks: CoreChecks) -> Work:
     args = checks.args
     checks.require("self", "index", "src", "out")
@@ -283,6 +300,7 @@ def operators() -> dict[str, Stages]:
         "aclnnScatter": partial(_replace_plan, "self", "out"),
         "aclnnInplaceScatter": partial(_replace_plan, "selfRef", "selfRef"),
         "aclnnStack": _stack_plan,
+        "aclnnEmbedding": _embedding_plan,
         "aclnnIndexAdd": _index_add_plan,
         "aclnnCat": _cat_plan,
         "aclnnPermute": _permute_plan,

@@ -108,6 +108,43 @@ def _position_plan(function: Callable[..., Any], checks: CoreChecks) -> Work:
     return work
 
 
+def _truth_plan(function: Callable[..., Any], checks: CoreChecks) -> Work:
+    args = checks.args
+    checks.require("self", "dim", "out")
+    checks.accept(("self",))
+    checks.accept(("out",), ("bool", "uint8"))
+    checks.ranks(("self", "out"))
+    axes = checks.axes("dim", "self")
+    shape = _reduced(tuple(args["self"].shape), axes, args["keepdim"])
+    checks.shape("out", shape, "the shape that is left of self")
+
+    def work() -> None:
+        store(function(np.atleast_1d(plain(args["self"])) != 0, axis=axes).reshape(shape), "bool", args["out"])
+
+    return work
+
+
+def _extreme_and_position_plan(value: Callable[..., Any], position: Callable[..., Any], checks: CoreChecks) -> Work:
+    args = checks.args
+    checks.require("self", "out", "indicesOut")
+    checks.accept(("self", "out"))
+    checks.accept(("indicesOut",), ("int64", "int32"))
+    checks.same("out", "self")
+    checks.ranks(("self", "out", "indicesOut"))
+    axis = checks.axis("dim", "self")
+    _check_extreme(checks, (axis,), "keepdim")
+    checks.shape("indicesOut", tuple(args["out"].shape), "the shape of out")
+
+    def work() -> None:
+        if args["out"].size:
+            values = np.atleast_1d(plain(args["self"]))
+            places = position(values, axis=axis).reshape(args["out"].shape)
+            store(value(values, axis=axis).reshape(args["out"].shape), args["out"].dtype.name, args["out"])
+            store(places, "int64", args["indicesOut"])
+
+    return work
+
+
 def _cumsum_plan(checks: CoreChecks) -> Work:
     args = checks.args
     checks.require("self", "out")
@@ -172,6 +209,10 @@ def operators() -> dict[str, Stages]:
         "aclnnMean": partial(_sum_plan, _mean, "dim", "keepDim", FLOATING),
         "aclnnAmax": partial(_extreme_plan, np.amax),
         "aclnnAmin": partial(_extreme_plan, np.amin),
+        "aclnnAny": partial(_truth_plan, np.any),
+        "aclnnAll": partial(_truth_plan, np.all),
+        "aclnnMaxDim": partial(_extreme_and_position_plan, np.amax, np.argmax),
+        "aclnnMinDim": partial(_extreme_and_position_plan, np.amin, np.argmin),
         "aclnnMax": partial(_whole_extreme_plan, np.amax),
         "aclnnMin": partial(_whole_extreme_plan, np.amin),
         "aclnnLogSoftmaxBackward": partial(_softmax_plan, _log_softmax_backward, ("gradOutput", "output")),

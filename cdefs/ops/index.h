@@ -74,6 +74,12 @@ aclnnStatus aclnnStackGetWorkspaceSize(
 aclnnStatus aclnnStack(
     void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, aclrtStream stream);
 
+aclnnStatus aclnnEmbeddingGetWorkspaceSize(
+    const aclTensor *weight, const aclTensor *indices, const aclTensor *out, uint64_t *workspaceSize,
+    aclOpExecutor **executor);
+aclnnStatus aclnnEmbedding(
+    void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, aclrtStream stream);
+
 #ifdef __cplusplus
 }
 #endif

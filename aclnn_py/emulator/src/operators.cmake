@@ -7,7 +7,7 @@ set(ACLNN_OPERATORS
   MoeTokenPermuteWithEpGrad
   MoeTokenUnpermuteWithEp
   MoeTokenUnpermuteWithEpGrad
-  InplaceScatter LogSoftmaxBackward Max Min Scatter Stack
+  All Any Embedding InplaceScatter LogSoftmaxBackward Max MaxDim Min MinDim Scatter Stack
   FloorDivide FloorDivides GeluBackward InplaceMaskedFillScalar IsFinite RemainderTensorScalar
   RemainderTensorTensor Rsub Rsubs SigmoidBackward SiluBackward TanhBackward ThresholdBackward
   Abs Add Addmm Adds Amax Amin Arange ArgMax ArgMin BatchMatMul BitwiseAndScalar BitwiseAndTensor BitwiseNot

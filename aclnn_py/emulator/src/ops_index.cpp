@@ -245,6 +245,34 @@ void run_index_select(std::vector<Arg> &args, const Config &) {
     }
 }
 
+// ---- aclnnEmbedding (weight, indices, out)
+
+Status check_embedding(const std::vector<Arg> &args, const Config &) {
+    EMU_PASS(check_core(args, {{0, "weight"}, {1, "indices", Accept::Index}, {2, "out"}}));
+    const View &weight = args[0].tensor, &indices = args[1].tensor, &out = args[2].tensor;
+    EMU_PASS(check_same_dtype(out, "out", weight.dtype, "weight"));
+    EMU_REQUIRE(weight.ndim == 2, kParamInvalid, "weight has shape ", shape_text(weight), "; accepted: two dims");
+    Shape shape = shape_of(indices);
+    shape.push_back(weight.dims[1]);
+    EMU_PASS(check_shape(out, "out", shape));
+    return ready(0, out.numel() == 0);
+}
+
+void run_embedding(std::vector<Arg> &args, const Config &) {
+    const View &weight = args[0].tensor, &out = args[2].tensor;
+    const View views[] = {subset(out, ~(1u << (out.ndim - 1))), args[1].tensor};
+    View row = pick(weight, 0, 0), place = row;
+    place.strides[0] = out.strides[out.ndim - 1];
+    each_index(views, weight.dims[1], [&](char *const *at) {
+        int64_t from = 0;
+        load(views[1].dtype, at[1], 0, 1, &from);
+        if (!in_bounds("aclnnEmbedding", from, weight.dims[0])) return;
+        View to = place;
+        to.data = at[0];
+        copy(pick(weight, 0, from), to);
+    });
+}
+
 Status check_index_add(const std::vector<Arg> &args, const Config &) {
     EMU_PASS(check_core(args, {{0, "self"}, {2, "index", Accept::Index}, {3, "source"},
                                {4, "alpha", Accept::All, true}, {5, "out"}}));
@@ -437,6 +465,7 @@ EMU_OPERATOR(IndexAdd, check_index_add, run_index_add);
 EMU_OPERATOR(Cat, check_cat, run_cat);
 EMU_OPERATOR(Scatter, check_scatter<false>, run_scatter<false>);
 EMU_OPERATOR(InplaceScatter, check_scatter<true>, run_scatter<true>);
+EMU_OPERATOR(Embedding, check_embedding, run_embedding);
 EMU_OPERATOR(Stack, check_stack, run_stack);
 EMU_OPERATOR(Permute, check_permute, run_permute);
 
