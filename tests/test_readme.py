@@ -22,7 +22,9 @@ def run(block: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.parametrize("number", range(len(BLOCKS)))
+@pytest.mark.parametrize(
+    "number", range(len(BLOCKS)), ids=lambda n: f"{n}-torch" if BLOCKS[n].startswith("# needs torch") else str(n)
+)
 def test_a_block_runs(number: int, emulator_lib: Path) -> None:
     block = BLOCKS[number]
     if block.startswith("# needs torch"):
