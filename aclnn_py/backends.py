@@ -374,10 +374,10 @@ def tensor_backend(device: int, name: str | None = None) -> NativeBackend:
     """Return the backend of torch's NPU tensors: of the CANN that this process has, which may be the emulator."""
     from . import library
 
-    if name is None:
+    if name in (None, "auto"):
         opened = library.opened()
-        name = opened.kind if opened else os.environ.get("ACLNN_PY_BACKEND") or "npu"
-    found = get_backend("npu" if name in ("auto", "reference") else name, device=device)
+        name = opened.kind if opened else os.environ.get("ACLNN_PY_BACKEND")
+    found = get_backend("emulator" if name == "emulator" else "npu", device=device)
     assert isinstance(found, NativeBackend)
     return found
 
@@ -391,7 +391,7 @@ def resolve(backend: Backend | str | None, values: Iterable[Any] = ()) -> Backen
         return backend
     if backend is not None and not isinstance(backend, str):
         raise TypeError(f"backend takes a name or a Backend, got {type(backend).__name__}")
-    if backend != "reference":
+    if backend in (None, "auto", "npu", "emulator"):
         for value in values:
             device = getattr(value, "device", None)
             if getattr(device, "type", None) == "npu":
