@@ -71,7 +71,8 @@ class PlainLayer(MoeLayer):
 
 
 def train(layer: nn.Module, x: torch.Tensor, target: torch.Tensor, steps: int) -> list[float]:
-    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    # one tensor at a time: the emulator does not have the operators on lists of tensors
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1, foreach=False)
     losses = []
     for _ in range(steps):
         optimizer.zero_grad()
