@@ -201,7 +201,7 @@ torch.where(x > 0, x, 0.5); x.masked_fill(x > 0, 2.0); torch.isfinite(x); torch.
 torch.topk(x, 2)[1]; torch.sort(x, dim=1, stable=True)[1]; torch.gather(x, 0, i); x.scatter(0, i, x)
 x.scatter_add(0, i, x); x.index_select(0, i[0]); x.index_add(0, i[0], x.new_ones(4, 4)); torch.cat([x, x], 1)
 torch.stack([x, x]); torch.zeros_like(x); torch.ones_like(x); torch.full_like(x, 3.0)
-torch.arange(5, device=x.device); x.half(); x.bfloat16(); x.int(); x.double(); x.bool()
+torch.arange(5, device=x.device); x.half(); x.bfloat16(); x.int(); x.bool()
 x.clone().add_(x, alpha=-0.1); x.clone().mul_(0.5); x.clone().zero_(); x.t().contiguous()
 torch.einsum("ab,cb->ac", x, x); x.to(torch.float16) * 2
 """
