@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <thread>
+#include <utility>
 
 #include "harness.h"
 
@@ -130,6 +131,39 @@ static void events(aclrtStream stream) {
     EXPECT_VIOLATION(aclrtResetEvent(event, stream), 107017, "already destroyed");
 }
 
+// An allocator's segment: queued work holds the part that it uses, and no other.
+static void parts_of_a_block(aclrtStream stream) {
+    char *segment = nullptr;
+    float values[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    int64_t dims[2] = {2, 4};
+    OK(aclrtMalloc(reinterpret_cast<void **>(&segment), 4096, ACL_MEM_MALLOC_HUGE_FIRST));
+    OK(aclrtMemcpy(segment, 32, values, 32, ACL_MEMCPY_HOST_TO_DEVICE));
+    aclTensor *part = aclCreateTensor(dims, 2, ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND, dims, 2, segment);
+    Grad g;
+    std::swap(part, g.grad_y.handle);
+    OK(g.one());
+    g.need_workspace();
+    aclnnEmulatorSetDelay(200);
+    OK(g.two(stream));
+    OK(aclrtMemcpyAsync(segment + 512, 32, g.grad_y.data, 32, ACL_MEMCPY_DEVICE_TO_DEVICE, stream));
+    OK(aclrtMemcpy(segment + 1024, 32, values, 32, ACL_MEMCPY_HOST_TO_DEVICE));
+    EXPECT_VIOLATION(aclrtMemcpy(segment + 28, 32, values, 32, ACL_MEMCPY_HOST_TO_DEVICE), 107000, "queued work");
+    EXPECT_VIOLATION(aclrtMemcpy(segment + 481, 32, values, 32, ACL_MEMCPY_HOST_TO_DEVICE), 107000, "queued work");
+    EXPECT_VIOLATION(aclrtFree(segment), 107000, "queued work");
+    OK(aclrtSynchronizeStream(stream));
+    aclnnEmulatorSetDelay(0);
+    OK(aclrtMemcpy(segment, 32, values, 32, ACL_MEMCPY_HOST_TO_DEVICE));
+    EXPECT(g.right());
+    std::swap(part, g.grad_y.handle);
+    OK(aclDestroyTensor(part));
+    // more parts than are told apart
+    for (int i = 0; i < 600; ++i) {
+        OK(aclrtMemsetAsync(segment + i, 1, 0, 1, stream));
+    }
+    OK(aclrtSynchronizeStream(stream));
+    OK(aclrtFree(segment));
+}
+
 static void single_operators() {
     int64_t dims[2] = {2, 3}, dim = 0;
     aclTensorDesc *desc = aclCreateTensorDesc(ACL_FLOAT, 2, dims, ACL_FORMAT_ND);
@@ -189,6 +223,7 @@ int main() {
     OK(aclrtCreateStream(&stream));
     hand_over(stream);
     events(stream);
+    parts_of_a_block(stream);
     single_operators();
     settings_and_figures(stream);
     OK(aclrtDestroyStream(stream));

@@ -25,6 +25,7 @@ struct KernelTask : Task {
     std::vector<Arg> args;
     std::vector<Operand> operands;
     std::vector<std::shared_ptr<Block>> blocks;
+    std::vector<Range> ranges;  // of the blocks, one each
     std::vector<Bounce> bounces;
     std::unique_ptr<Recorder> recorder;
     int broken = 0;  // the launch already knows that the device would fail
@@ -140,6 +141,7 @@ class Placement {
             }
         }
         task_.blocks.push_back(std::move(block));
+        task_.ranges.push_back({static_cast<size_t>(std::max<int64_t>(low, 0)), static_cast<size_t>(std::max<int64_t>(end, 0))});
         return false;
     }
 
@@ -179,6 +181,7 @@ aclnnStatus launch(const char *api, Executor &executor, bool keep, void *workspa
         task->operands = std::move(executor.operands);
     }
     task->blocks.reserve(task->operands.size() + 1);
+    task->ranges.reserve(task->operands.size() + 1);
     if (workspace != nullptr && workspace_size > 0) {
         std::shared_ptr<Block> block = find_block(workspace);
         if (block == nullptr || block->freed.load() || block->device != stream->device()) {
@@ -192,7 +195,11 @@ aclnnStatus launch(const char *api, Executor &executor, bool keep, void *workspa
                 return 361001;
             }
         }
-        if (block != nullptr) task->blocks.push_back(std::move(block));
+        if (block != nullptr) {
+            size_t start = static_cast<size_t>(static_cast<char *>(workspace) - block->base);
+            task->ranges.push_back({start, start + std::max(workspace_size, executor.workspace)});
+            task->blocks.push_back(std::move(block));
+        }
     }
     Placement placement(api, executor, *task, stream->device());
     for (size_t i = 0; i < task->operands.size(); ++i) {
@@ -201,9 +208,10 @@ aclnnStatus launch(const char *api, Executor &executor, bool keep, void *workspa
     if (!executor.launch) return 0;
     if (recording()) task->recorder = std::make_unique<Recorder>(executor, task->operands);
     std::vector<std::shared_ptr<Block>> blocks = task->blocks;
+    std::vector<Range> ranges = task->ranges;
     auto lock = stream->lock();
     Mark mark = stream->next_mark();
-    for (auto &block : blocks) block->use(mark);
+    for (size_t i = 0; i < blocks.size(); ++i) blocks[i]->use(mark, ranges[i]);
     stream->push_locked(std::move(task));
     return 0;
 }

@@ -26,6 +26,7 @@ namespace {
 constexpr size_t kGuard = 4096;
 constexpr size_t kMapped = size_t{1} << 20;   // from here on mapped, not malloc'ed
 constexpr size_t kPoisoned = size_t{1} << 16;  // bytes poisoned at either end of a large block
+constexpr size_t kMostUses = 256;               // of a block that are told apart
 constexpr size_t kRestingBytes = size_t{32} << 20;
 constexpr size_t kRestingBlocks = 512;
 
@@ -198,23 +199,38 @@ Block::~Block() {
     }
 }
 
-void Block::use(const Mark &mark) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    merge(uses_, mark);
+void Block::forget_observed() {
+    uses_.erase(std::remove_if(uses_.begin(), uses_.end(),
+                               [](const Use &u) { return u.mark.progress->observed.load() >= u.mark.sequence; }),
+                uses_.end());
 }
 
-bool Block::in_flight() {
+void Block::use(const Mark &mark, Range range) {
     std::lock_guard<std::mutex> lock(mutex_);
-    uses_.erase(std::remove_if(uses_.begin(), uses_.end(),
-                               [](const Mark &m) { return m.progress->observed.load() >= m.sequence; }),
-                uses_.end());
-    return !uses_.empty();
+    if (uses_.size() >= kMostUses) forget_observed();
+    bool full = uses_.size() >= kMostUses;  // then one range has to do for all of a stream's
+    for (Use &use : uses_) {
+        if (use.mark.progress != mark.progress) continue;
+        if (!full && (use.range.begin != range.begin || use.range.end != range.end)) continue;
+        use.mark.sequence = std::max(use.mark.sequence, mark.sequence);
+        use.range.begin = std::min(use.range.begin, range.begin);
+        use.range.end = std::max(use.range.end, range.end);
+        return;
+    }
+    uses_.push_back({mark, range});
+}
+
+bool Block::in_flight(Range range) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    forget_observed();
+    return std::any_of(uses_.begin(), uses_.end(),
+                       [&](const Use &u) { return u.range.begin < range.end && range.begin < u.range.end; });
 }
 
 bool Block::running() {
     std::lock_guard<std::mutex> lock(mutex_);
     return std::any_of(uses_.begin(), uses_.end(),
-                       [](const Mark &m) { return m.progress->done.load() < m.sequence; });
+                       [](const Use &u) { return u.mark.progress->done.load() < u.mark.sequence; });
 }
 
 std::shared_ptr<Block> find_block(const void *address) {

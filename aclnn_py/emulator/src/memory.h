@@ -32,6 +32,12 @@ struct Mark {
 // Replaces or adds: a later point of the same stream swallows an earlier one.
 void merge(std::vector<Mark> &marks, const Mark &mark);
 
+// Bytes of a block, whole by default. Allocators such as torch's hand out many parts of one block.
+struct Range {
+    size_t begin = 0;
+    size_t end = SIZE_MAX;
+};
+
 class Block {
   public:
     char *base = nullptr;
@@ -45,14 +51,20 @@ class Block {
     bool allocate();
     void retire();  // poison, and give large pages back; the address range stays taken
 
-    void use(const Mark &mark);
-    bool in_flight();   // queued work that the host has not waited for
-    bool running();     // queued work that has not run
+    void use(const Mark &mark, Range range);
+    bool in_flight(Range range = {});   // queued work that the host has not waited for
+    bool running();                     // queued work that has not run
 
   private:
     bool mapped_ = false;
     std::mutex mutex_;
-    std::vector<Mark> uses_;
+    struct Use {
+        Mark mark;
+        Range range;
+    };
+    std::vector<Use> uses_;
+
+    void forget_observed();
 };
 
 // The block that contains the address, live or recently freed; nullptr for any other memory.

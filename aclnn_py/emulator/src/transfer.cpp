@@ -15,6 +15,11 @@ struct End {
     char *address = nullptr;
     std::shared_ptr<Block> block;  // null for ordinary host memory
     bool device() const { return block != nullptr && block->device >= 0; }
+    // So many bytes from here, in the block.
+    Range range(size_t count) const {
+        size_t start = block == nullptr ? 0 : static_cast<size_t>(address - block->base);
+        return {start, start + count};
+    }
 };
 
 // What the arguments come to: a status, or the bytes to move (0: nothing).
@@ -85,8 +90,8 @@ Plan plan_copy(const char *api, void *dst, size_t dest_max, const void *src, siz
 }
 
 // A blocking copy is not ordered after streams: overwriting what queued work uses is a race.
-bool races(const char *api, const End &to) {
-    return to.block != nullptr && to.block->in_flight() &&
+bool races(const char *api, const End &to, size_t count) {
+    return to.block != nullptr && to.block->in_flight(to.range(count)) &&
            violation(api, "%p is still used by queued work: synchronise first", static_cast<void *>(to.address));
 }
 
@@ -113,16 +118,15 @@ struct FillTask : Task {
     }
 };
 
-void enqueue(const std::shared_ptr<Stream> &stream, std::unique_ptr<Task> task, std::initializer_list<Block *> used,
-             bool wait) {
+void enqueue(const std::shared_ptr<Stream> &stream, std::unique_ptr<Task> task, const Plan &plan, bool wait) {
     Mark mark;
     std::vector<Mark> known;  // to have run once the task has
     {
         auto lock = stream->lock();
         mark = stream->next_mark();
         if (wait) known = stream->history_locked();
-        for (Block *block : used) {
-            if (block != nullptr) block->use(mark);
+        for (const End *end : {&plan.to, &plan.from}) {
+            if (end->block != nullptr) end->block->use(mark, end->range(plan.count));
         }
         stream->push_locked(std::move(task));
     }
@@ -158,7 +162,7 @@ aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, a
     if (current_context(__func__) == nullptr) return 107002;
     Plan plan = plan_copy(__func__, dst, destMax, src, count, kind);
     if (plan.code != 0 || plan.count == 0) return plan.code;
-    if (races(__func__, plan.to)) return 107000;
+    if (races(__func__, plan.to, plan.count)) return 107000;
     memmove(dst, src, plan.count);
     return 0;
 }
@@ -180,7 +184,7 @@ aclError aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t cou
     task->count = plan.count;
     if (plan.from.block == nullptr) task->staged.assign(task->from, task->from + plan.count);
     // pageable memory may be gone when the call returns, so the copy into it is finished by then
-    enqueue(on, std::move(task), {plan.to.block.get(), plan.from.block.get()}, plan.to.block == nullptr);
+    enqueue(on, std::move(task), plan, plan.to.block == nullptr);
     return 0;
 }
 
@@ -190,7 +194,7 @@ aclError aclrtMemset(void *devPtr, size_t maxCount, int32_t value, size_t count)
     if (current_context(__func__) == nullptr) return 107002;
     Plan plan = plan_fill(__func__, devPtr, maxCount, count);
     if (plan.code != 0 || plan.count == 0) return plan.code;
-    if (races(__func__, plan.to)) return 107000;
+    if (races(__func__, plan.to, plan.count)) return 107000;
     memset(devPtr, value & 0xff, plan.count);
     return 0;
 }
@@ -207,6 +211,6 @@ aclError aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_t c
     task->to = plan.to.address;
     task->value = value & 0xff;
     task->count = plan.count;
-    enqueue(on, std::move(task), {plan.to.block.get()}, plan.to.block == nullptr);
+    enqueue(on, std::move(task), plan, plan.to.block == nullptr);
     return 0;
 }
