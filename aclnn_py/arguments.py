@@ -223,8 +223,8 @@ def convert(signature: Signature, values: Iterable[Any]) -> list[Any]:
     try:
         # a device array is what the array registry would return; most arguments are one
         return [
-            value if type(value) is DeviceArray and p.kind == "tensor" else _CONVERTERS[p.kind](name, p, value)
-            for p, value in zip(signature.parameters, values, strict=True)
+            value if type(value) is DeviceArray and kind == "tensor" else _CONVERTERS[kind](name, p, value)
+            for p, kind, value in zip(signature.parameters, signature.kinds, values, strict=True)
         ]
     except TypeError as error:  # perhaps an argument in the wrong place
         raise TypeError(f"{error}\n  C signature: {signature}") from None

@@ -6,9 +6,9 @@ reference) here, ``DeviceCall`` (CANN's C API, also the emulator's) in ``launch.
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Mapping
+from threading import get_ident
 from types import TracebackType
 from typing import Any
 
@@ -135,6 +135,10 @@ class Executor:
 
     _call: _HostCall | DeviceCall | None = None
     _thread = 0
+    _repeatable = False
+    _runs = 0
+    _pending = False  # a run has left NumPy outputs to fill
+    _values: dict[str, Any]  # of a repeatable executor: by C name, what is bound now
 
     def __init__(
         self,
@@ -148,12 +152,11 @@ class Executor:
     ) -> None:
         self.backend = resolve(backend)
         self.signature = self.backend.signature(name)
-        self._thread = threading.get_ident()
+        self._thread = get_ident()
         values = convert(self.signature, self.signature.bind(args, kwargs))
-        self._values = {p.name: v for p, v in zip(self.signature.parameters, values, strict=True)} if repeatable else {}
-        self._repeatable = repeatable
-        self._runs = 0
-        self._pending = False
+        if repeatable:
+            self._repeatable = True
+            self._values = {p.name: v for p, v in zip(self.signature.parameters, values, strict=True)}
         if isinstance(self.backend, NativeBackend):
             self._call = DeviceCall(self.backend, self.signature, values, stream, repeatable)
         else:
@@ -167,7 +170,7 @@ class Executor:
     def _open(self, doing: str) -> _HostCall | DeviceCall:
         if self._call is None:
             raise ValueError(f"{self.signature.name}: {doing} on a closed Executor")
-        if threading.get_ident() != self._thread:
+        if get_ident() != self._thread:
             raise RuntimeError(
                 f"{self.signature.name}: {doing} on another thread; the C executor points into the cache of the "
                 "thread that made it"
@@ -194,7 +197,9 @@ class Executor:
         AclnnError
             The library's status.
         """
-        call = self._open("run()")
+        call = self._call
+        if call is None or get_ident() != self._thread:
+            call = self._open("run()")
         if self._runs and not self._repeatable:
             raise RuntimeError(
                 f"{self.signature.name}: this executor has run; CANN consumes it in the second stage. Make a new "
@@ -279,7 +284,7 @@ class Executor:
         call, self._call = self._call, None
         if call is None:
             return
-        if threading.get_ident() != self._thread:
+        if get_ident() != self._thread:
             warnings.warn(
                 f"{self.signature.name}: Executor closed on another thread; its C executor is leaked",
                 ResourceWarning,
@@ -293,14 +298,15 @@ class Executor:
             self.close()
 
     def __enter__(self) -> Executor:
-        self._open("with")
+        if self._call is None or get_ident() != self._thread:
+            self._open("with")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if kind is None and self._pending and self._call is not None:
+            if kind is None and self._call is not None and self._call.fills_host_arrays:
                 self.fetch()
         finally:
             self.close()

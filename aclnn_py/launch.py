@@ -13,7 +13,8 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,10 @@ from .runtime import Block, Stream
 from .signatures import Signature, is_builtin
 
 _UNREPEATABLE = 561000
-_OFF = frozenset(("", "0", "false", "no", "off"))
-_BLOCKING, _BLOCKING_OF_CANN = "ACLNN_PY_LAUNCH_BLOCKING", "ASCEND_LAUNCH_BLOCKING"
+_OFF = frozenset((b"", b"0", b"false", b"no", b"off"))
+_BLOCKING, _BLOCKING_OF_CANN = b"ACLNN_PY_LAUNCH_BLOCKING", b"ASCEND_LAUNCH_BLOCKING"
+# read at every launch: CPython's own dictionary of the environment, since a miss through its wrapper takes 1 µs
+_environment: Mapping[bytes, bytes] = getattr(os.environb, "_data", os.environb)
 _LARGEST_WORKSPACE = 1 << 62  # beyond any device; a broken library must not overflow the allocator's arithmetic
 
 
@@ -44,7 +47,7 @@ _out = _OutParameters()
 
 def launch_blocking() -> bool:
     """Whether every run waits, so that a fault names its operator."""
-    ours, cann = os.environ.get(_BLOCKING), os.environ.get(_BLOCKING_OF_CANN)
+    ours, cann = _environment.get(_BLOCKING), _environment.get(_BLOCKING_OF_CANN)
     if ours is None and cann is None:  # the path of nearly every call
         return False
     return any(value is not None and value.lower() not in _OFF for value in (ours, cann))
@@ -64,36 +67,36 @@ class _HostTensor:
 class DeviceCall:
     """The C side of one Executor."""
 
+    reuse = "single"
+    workspace_size = 0
+    fills_host_arrays = False
+    _repeatable = False
+    _executor: Any = None
+    _in_flight = False
+    _queue: Stream | None = None  # what the last run was queued on: a foreign stream may change its handle
+    _block: Block | None = None  # workspace that a repeatable executor keeps
+    _pointers: Sequence[Any] = ()
+    _buffers: Sequence[Any] = ()  # what the stream needs: the memory of all tensors
+    _nbytes = 0
+
     def __init__(
         self, backend: NativeBackend, signature: Signature, values: list[Any], stream: Any, repeatable: bool
     ) -> None:
         self.device = backend.device
-        self.reuse = "fresh" if repeatable else "single"
-        self.workspace_size = 0
+        if repeatable:
+            self.reuse, self._repeatable = "fresh", True
         self._api = backend.api
         self._runtime = backend.runtime
         self._signature = signature
         self._name = signature.name
         self._stream = backend.stream(stream)
-        self._queue: Stream | None = None  # what the last run was queued on: a foreign stream may change its handle
         self._thread = threading.get_ident()
-        self._executor: Any = None
-        self._repeatable = repeatable
         self._blocking = launch_blocking()
-        self._in_flight = False
         self._hosts: dict[tuple[Any, ...], _HostTensor] = {}
         self._values = values
         self._tensors: list[Any] = []  # aclTensor pointers of tensor arguments; the commonest kind, so no owner each
         self._descriptors: list[Descriptor] = []  # of all other kinds
-        self._pointers: list[Any] = []
-        self._buffers: list[Any] = []  # what the stream needs: the memory of all tensors
-        self._nbytes = 0
-        self.fills_host_arrays = False
-        self._block: Block | None = None  # workspace that a repeatable executor keeps
         self._plan = backend.plan(signature)
-        # Direction cannot be read from C types. Where the names are not known to tell it, every writable array is
-        # fetched back.
-        self._outputs = signature.outputs if is_builtin(signature) else None
         if "WithEp" in signature.name:
             warn_open_range(signature, values)
         previous = self._runtime.switch(self.device)
@@ -110,6 +113,11 @@ class DeviceCall:
         if not _at_exit:
             _at_exit.append(_close_all)
             self._runtime.before_exit(_close_all)
+
+    @cached_property
+    def _outputs(self) -> tuple[str, ...] | None:
+        """Names of what is written; None when unknown: C types do not tell, so every writable array is fetched."""
+        return self._signature.outputs if is_builtin(self._signature) else None
 
     # -- arguments
 
@@ -143,27 +151,28 @@ class DeviceCall:
     def _describe(self) -> None:
         """Place all arguments on the device and create their C objects."""
         pointers: list[Any] = []
-        api, values = self._api, self._values
-        create, tensors = api.aclCreateTensor, self._tensors
+        values = self._values
+        create, tensors = self._api.aclCreateTensor, self._tensors
         runtime, device = self._runtime, self.device
         buffers: list[Any] = []
         nbytes = 0
-        for index, parameter in enumerate(self._signature.parameters):
-            value, kind = values[index], parameter.kind
+        for index, kind in enumerate(self._signature.kinds):
+            value = values[index]
             if value is None:
                 pointers.append(ffi.NULL)
             elif kind == "tensor":
-                array = value
-                if type(value) is not DeviceArray or value.buffer.runtime is not runtime:
-                    values[index] = array = self._place(parameter.name, value)
-                buffer = array.buffer
-                if buffer.device != device:
-                    self._place(parameter.name, array)
+                buffer = value.buffer if type(value) is DeviceArray else None
+                if buffer is None or buffer.runtime is not runtime or buffer.device != device:
+                    value = values[index] = self._place(self._signature.parameters[index].name, value)
+                    buffer = value.buffer
                 buffers.append(buffer)
                 nbytes += buffer.nbytes
-                pointer = create(*array.descriptor)
+                block = buffer._block  # what value.descriptor looks at, without its call
+                made = value._descriptor if block is not None and block.runtime is not None else None
+                pointer = create(*(made or value.descriptor))
                 if not pointer:
-                    raise errors.AclnnError(None, "aclCreateTensor", detail=f"NULL for {parameter.name!r}, {array!r}")
+                    name = self._signature.parameters[index].name
+                    raise errors.AclnnError(None, "aclCreateTensor", detail=f"NULL for {name!r}, {value!r}")
                 tensors.append(pointer)
                 pointers.append(pointer)
             elif kind in BY_VALUE:
@@ -171,9 +180,10 @@ class DeviceCall:
                 pointers.append(ffi.new("char[]", value) if kind == "string" else value)
             else:
                 if kind == "tensor_list":
-                    values[index] = value = tuple(self._place(parameter.name, item) for item in value)
+                    name = self._signature.parameters[index].name
+                    values[index] = value = tuple(self._place(name, item) for item in value)
                     buffers += [item.buffer for item in value if item is not None]
-                descriptor = make(api, kind, value)
+                descriptor = make(self._api, kind, value)
                 self._descriptors.append(descriptor)
                 pointers.append(descriptor.pointer)
         self._pointers, self._buffers, self._nbytes = pointers, buffers, nbytes
@@ -213,7 +223,9 @@ class DeviceCall:
                 if self._queue is not None and self._in_flight:
                     self._queue.synchronize()  # a blocking copy is not ordered after what the stream still does
                 self._upload()
-            if self._queue is not queue:
+            if self._queue is None:
+                self._queue = queue
+            elif self._queue is not queue:
                 self._move_to(queue)
             if self.reuse == "repeatable":
                 self._run_again(queue)
@@ -227,8 +239,9 @@ class DeviceCall:
 
     def _move_to(self, queue: Stream) -> None:
         """Run on another stream from now on; a repeatable executor may run only once at a time."""
+        assert self._queue is not None
         before, self._queue = self._queue, queue
-        if before is not None and self._block is not None:
+        if self._block is not None:
             before.synchronize()
             before.release(self._block)
             self._block = None
@@ -354,13 +367,14 @@ class DeviceCall:
 
     def _drop_descriptors(self) -> None:
         tensors, self._tensors = self._tensors, []
-        descriptors, self._descriptors = self._descriptors, []
-        self._pointers = []
+        self._pointers = ()
         destroy = self._api.aclDestroyTensor
         for pointer in tensors:
             destroy(pointer)
-        for descriptor in descriptors:
-            descriptor.close()
+        if self._descriptors:
+            descriptors, self._descriptors = self._descriptors, []
+            for descriptor in descriptors:
+                descriptor.close()
 
     def _destroy_executor(self) -> None:
         executor, self._executor = self._executor, None
@@ -389,7 +403,7 @@ class DeviceCall:
             for device in {id(host.device): host.device for host in hosts.values()}.values():
                 device.buffer.close()  # left to the stream while that is busy
         self._values = []
-        self._buffers = []
+        self._buffers = ()
 
 
 # what is still open at exit goes before the memory, streams and devices that it uses

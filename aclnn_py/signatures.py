@@ -101,6 +101,11 @@ class Signature:
             written = tensors[:1]
         return tuple(written)
 
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """Kind of each parameter, a value of ``KINDS``."""
+        return tuple(p.kind for p in self.parameters)
+
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Put positional and named arguments into C order; what is left out is ``None`` (a null pointer).
 
