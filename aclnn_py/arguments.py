@@ -20,7 +20,7 @@ from .descriptors import Scalar
 from .device_array import DeviceArray
 from .signatures import Parameter, Signature
 
-__all__ = ["convert", "warn_open_range"]
+__all__ = ["convert", "convert_tensor", "warn_open_range"]
 
 INT_RANGES = {
     "int8_t": (-(2**7), 2**7 - 1),
@@ -227,6 +227,17 @@ def convert(signature: Signature, values: Iterable[Any]) -> list[Any]:
             for p, kind, value in zip(signature.parameters, signature.kinds, values, strict=True)
         ]
     except TypeError as error:  # perhaps an argument in the wrong place
+        raise TypeError(f"{error}\n  C signature: {signature}") from None
+
+
+def convert_tensor(signature: Signature, index: int, value: Any) -> Any:
+    """Check and convert one tensor of a call, given the position of its parameter."""
+    if type(value) is DeviceArray:
+        return value
+    parameter = signature.parameters[index]
+    try:
+        return _tensor(signature.name, parameter, value)
+    except TypeError as error:
         raise TypeError(f"{error}\n  C signature: {signature}") from None
 
 

@@ -7,14 +7,14 @@ reference) here, ``DeviceCall`` (CANN's C API, also the emulator's) in ``launch.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Sequence
 from threading import get_ident
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from .arguments import convert
+from .arguments import convert, convert_tensor
 from .backends import Backend, NativeBackend, ReferenceBackend, resolve
 from .launch import DeviceCall
 from .signatures import Signature
@@ -32,7 +32,7 @@ class _HostCall:
         self._operator = backend.operator(signature)
         self._product = backend.product
         self._arguments: dict[str, Any] = {}
-        self._outputs = signature.outputs
+        self._outputs, self._parameters = signature.outputs, signature.parameters
         self._staged: dict[str, Any] = {}
         for parameter, value in zip(signature.parameters, values, strict=True):
             if parameter.kind in ("tensor", "tensor_list"):
@@ -44,8 +44,9 @@ class _HostCall:
                 if not array.flags.writeable:
                     raise ValueError(f"{signature.name}: output {name!r} is read-only")
 
-    def rebind(self, changes: Mapping[str, Any]) -> None:
-        self._arguments.update(changes)
+    def rebind(self, rows: Sequence[tuple[int, Any]]) -> None:
+        for index, value in rows:
+            self._arguments[self._parameters[index].name] = value
 
     def view_shape(self, name: str) -> tuple[int, ...]:
         return tuple(self._arguments[name].shape)
@@ -138,7 +139,7 @@ class Executor:
     _repeatable = False
     _runs = 0
     _pending = False  # a run has left NumPy outputs to fill
-    _values: dict[str, Any]  # of a repeatable executor: by C name, what is bound now
+    _values: list[Any]  # of a repeatable executor: what is bound now
 
     def __init__(
         self,
@@ -156,7 +157,7 @@ class Executor:
         values = convert(self.signature, self.signature.bind(args, kwargs))
         if repeatable:
             self._repeatable = True
-            self._values = {p.name: v for p, v in zip(self.signature.parameters, values, strict=True)}
+            self._values = list(values)
         if isinstance(self.backend, NativeBackend):
             self._call = DeviceCall(self.backend, self.signature, values, stream, repeatable)
         else:
@@ -236,27 +237,36 @@ class Executor:
         call = self._open("rebind()")
         if not self._repeatable:
             raise TypeError(f"{self.signature.name}: rebind() needs repeatable=True")
-        by_name = {n: p for p in self.signature.parameters for n in (p.name, p.name.removesuffix("Optional"))}
-        unknown = [key for key in changes if key not in by_name]
+        signature, bound = self.signature, self._values
+        unknown = [key for key in changes if key not in signature.indices]
         if unknown:
-            raise TypeError(f"{self.signature.name} has no argument named {', '.join(unknown)}")
-        parameters = [by_name[key] for key in changes]
-        part = Signature(self.signature.name, tuple(parameters))
-        converted = {p.name: v for p, v in zip(parameters, convert(part, changes.values()), strict=True)}
-        for parameter in parameters:
-            old, new = self._values[parameter.name], converted[parameter.name]
-            where = f"{self.signature.name}: rebind({parameter.name}=...)"
-            if parameter.kind != "tensor" or old is None or new is None:
-                raise TypeError(f"{where} replaces a tensor by another; attributes and nulls are fixed")
-            if (new.shape, new.dtype) != (old.shape, old.dtype):
-                raise ValueError(f"{where} got {new.shape} {new.dtype}, expected {old.shape} {old.dtype}")
+            raise TypeError(f"{signature.name} has no argument named {', '.join(unknown)}")
+        rows = [(signature.indices[key], value) for key, value in changes.items()]
+        for at, (index, value) in enumerate(rows):
+            if signature.kinds[index] != "tensor" or value is None or bound[index] is None:
+                raise TypeError(
+                    f"{self._rebinding(index)} replaces a tensor by another; attributes and nulls are fixed"
+                )
+            old, new = bound[index], convert_tensor(signature, index, value)
+            if new.shape != old.shape or new.dtype != old.dtype:
+                raise ValueError(
+                    f"{self._rebinding(index)} got {new.shape} {new.dtype}, expected {old.shape} {old.dtype}"
+                )
             if type(new) is not type(old):
-                raise TypeError(f"{where} got a {type(new).__name__}, expected a {type(old).__name__} as before")
-            if parameter.name in self.signature.outputs and isinstance(new, np.ndarray) and not new.flags.writeable:
-                raise ValueError(f"{where}: the output is read-only")
+                raise TypeError(
+                    f"{self._rebinding(index)} got a {type(new).__name__}, expected a {type(old).__name__} as before"
+                )
+            name = signature.parameters[index].name
+            if isinstance(new, np.ndarray) and name in signature.outputs and not new.flags.writeable:
+                raise ValueError(f"{self._rebinding(index)}: the output is read-only")
+            rows[at] = index, new
         self.fetch()  # results of earlier runs belong to the arrays that were bound then
-        call.rebind(converted)
-        self._values.update(converted)
+        call.rebind(rows)
+        for index, value in rows:
+            bound[index] = value
+
+    def _rebinding(self, index: int) -> str:
+        return f"{self.signature.name}: rebind({self.signature.parameters[index].name}=...)"
 
     def synchronize(self) -> None:
         """Wait for the stream; NumPy outputs are filled now.

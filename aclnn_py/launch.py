@@ -310,25 +310,27 @@ class DeviceCall:
         self._runtime.libraries.delete_array(dims[0])
         return shape
 
-    def rebind(self, changes: Mapping[str, Any]) -> None:
-        """Replace tensors by others of the same kind, shape and dtype (checked by the caller)."""
-        names = [parameter.name for parameter in self._signature.parameters]
-        rows = [(names.index(name), name, value) for name, value in changes.items()]
-        for index, name, value in rows:
+    def rebind(self, rows: Sequence[tuple[int, Any]]) -> None:
+        """Replace tensors, by position, by others of the same kind, shape and dtype (checked by the caller)."""
+        for index, new in rows:
             old = self._values[index]
-            if isinstance(value, DeviceArray) and (value.strides, value.offset, value.buffer.nbytes) != (
-                old.strides,
-                old.offset,
-                old.buffer.nbytes,
+            if type(new) is DeviceArray and (
+                new.strides != old.strides or new.offset != old.offset or new.buffer.nbytes != old.buffer.nbytes
             ):
+                name = self._signature.parameters[index].name
                 raise ValueError(f"{self._name}: rebind({name}=...) needs the same strides, offset and buffer size")
-        for index, name, value in rows:
-            self._rebind(index, name, value)
+        previous = self._runtime.switch(self.device)
+        try:
+            for index, new in rows:
+                self._rebind(index, new)
+        finally:
+            if previous is not None:
+                self._runtime.restore(previous)
 
-    def _rebind(self, index: int, name: str, value: Any) -> None:
+    def _rebind(self, index: int, value: Any) -> None:
         old = self._values[index]
-        if self._queue is not None and self._in_flight:
-            self._queue.park(self._buffers, self._nbytes)  # the array that goes may still be in use
+        if self._in_flight and self._queue is not None:
+            self._queue.park(old.buffer, old.buffer.nbytes)  # the stream may still need what goes
         if isinstance(value, np.ndarray) and sum(item is old for item in self._values) == 1:
             for key, host in list(self._hosts.items()):
                 if host.device is old:  # same device copy, other content
@@ -338,30 +340,21 @@ class DeviceCall:
             self._values[index] = value
             self._replace_executor()
             return
-        tensors = [p.name for p in self._signature.parameters if p.kind == "tensor"]
-        inputs = [n for n in tensors if n not in self._outputs]
-        outputs = [n for n in tensors if n in self._outputs]
-        # positions count null tensors too (opbase: the operator's IR index)
-        setter, position = (
-            (self._api.aclSetOutputTensorAddr, outputs.index(name))
-            if name in self._outputs
-            else (self._api.aclSetInputTensorAddr, inputs.index(name))
-        )
-        with self._runtime.on_device(self.device):
-            code = setter(self._executor, position, self._pointers[index], value.buffer.pointer)
+        if value.buffer.runtime is not self._runtime or value.buffer.device != self.device:
+            self._place(self._signature.parameters[index].name, value)
+        written, position = self._signature.tensor_slots[self._signature.parameters[index].name]
+        setter = self._api.aclSetOutputTensorAddr if written else self._api.aclSetInputTensorAddr
+        code = setter(self._executor, position, self._pointers[index], value.buffer.pointer)
+        if code:
             errors.check(code, self._name, "rebind")
         self._values[index] = value
-        # a new list: the old one may be parked
-        items = (item for v in self._values for item in (v if type(v) is tuple else (v,)))
-        self._buffers = [item.buffer for item in items if type(item) is DeviceArray]
 
     def _replace_executor(self) -> None:
         """Start over with the present arguments: for executors whose addresses are fixed at stage one."""
-        with self._runtime.on_device(self.device):
-            self._destroy_executor()
-            self._drop_descriptors()
-            self._describe()
-            self._stage_one()
+        self._destroy_executor()
+        self._drop_descriptors()
+        self._describe()
+        self._stage_one()
 
     # -- release
 
@@ -394,7 +387,8 @@ class DeviceCall:
             with contextlib.suppress(errors.AclnnError, ValueError):  # a stream that was closed has waited
                 queue = self._queue or self._stream.resolve()
                 queue.release(block)
-                queue.park(self._buffers, self._nbytes)
+                arrays = (item for v in self._values for item in (v if type(v) is tuple else (v,)))
+                queue.park([item.buffer for item in arrays if type(item) is DeviceArray], self._nbytes)
         if self._executor is not None:
             self._destroy_executor()
         self._drop_descriptors()

@@ -102,6 +102,17 @@ class Signature:
         return tuple(written)
 
     @cached_property
+    def tensor_slots(self) -> dict[str, tuple[bool, int]]:
+        """Per tensor parameter: whether it is an output, and its position among the inputs or outputs.
+
+        Null tensors count too: it is the position that CANN's ``aclSet...TensorAddr`` takes (opbase: the IR index).
+        """
+        tensors = [p.name for p in self.parameters if p.kind == "tensor"]
+        written = set(self.outputs)
+        sides = [[n for n in tensors if n not in written], [n for n in tensors if n in written]]
+        return {name: (bool(side), at) for side in (0, 1) for at, name in enumerate(sides[side])}
+
+    @cached_property
     def kinds(self) -> tuple[str, ...]:
         """Kind of each parameter, a value of ``KINDS``."""
         return tuple(p.kind for p in self.parameters)
@@ -127,7 +138,7 @@ class Signature:
         values += [_MISSING] * (len(parameters) - len(args))
         unknown = []
         for key, value in kwargs.items():
-            index = self._indices.get(key)
+            index = self.indices.get(key)
             if index is None:
                 unknown.append(repr(key))
             elif values[index] is not _MISSING:
@@ -148,7 +159,7 @@ class Signature:
         return values
 
     @cached_property
-    def _indices(self) -> dict[str, int]:
+    def indices(self) -> dict[str, int]:
         """Position of each parameter by its name, with and without its ``Optional`` suffix."""
         short = {p.name.removesuffix("Optional"): i for i, p in enumerate(self.parameters)}
         return {**short, **{p.name: i for i, p in enumerate(self.parameters)}}
