@@ -151,7 +151,7 @@ class Executor:
         repeatable: bool = False,
         **kwargs: Any,
     ) -> None:
-        self.backend = resolve(backend)
+        self.backend = backend if isinstance(backend, Backend) else resolve(backend)
         self.signature = self.backend.signature(name)
         self._thread = get_ident()
         values = convert(self.signature, self.signature.bind(args, kwargs))

@@ -128,14 +128,13 @@ class Signature:
             Too many arguments, an unknown or repeated name, or a missing one that has no null value.
         """
         parameters = self.parameters
+        if len(args) == len(parameters) and not kwargs:
+            return list(args)
         if len(args) > len(parameters):
             raise TypeError(
                 f"{self.name} takes {len(parameters)} arguments, {len(args)} were given\n  C signature: {self}"
             )
-        values = list(args)
-        if not kwargs and len(args) == len(parameters):
-            return values
-        values += [_MISSING] * (len(parameters) - len(args))
+        values = [*args] + [_MISSING] * (len(parameters) - len(args))
         unknown = []
         for key, value in kwargs.items():
             index = self.indices.get(key)
@@ -367,4 +366,4 @@ def find(name: str) -> Signature | None:
     >>> find("aclnnNoSuchOperator") is None
     True
     """
-    return _declared.get(name) or _builtins().get(name)
+    return _declared.get(name) or _builtin.get(name) or _builtins().get(name)
