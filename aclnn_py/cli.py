@@ -217,6 +217,12 @@ def _check(options: argparse.Namespace) -> int:
     return 1 if different or not compared else 0
 
 
+def _bench(options: argparse.Namespace) -> int:
+    from . import bench
+
+    return bench.run(backends.get_backend(options.backend), quick=options.quick, file=options.json)
+
+
 def _emulator(options: argparse.Namespace) -> int:
     if options.action == "build":
         print(emulator.build(force=options.force, verbose=options.verbose))
@@ -245,6 +251,12 @@ def _parser() -> argparse.ArgumentParser:
     show_demo = commands.add_parser("demo", help="run both main operators on the public samples and check them")
     show_demo.add_argument("--backend", default="auto", choices=("auto", *backends.NAMES))
     show_demo.set_defaults(run=_demo)
+
+    timing = commands.add_parser("bench", help="time calls, and the main gradient beside a copy, on a backend")
+    timing.add_argument("--backend", default="auto", choices=("auto", *backends.NAMES))
+    timing.add_argument("--quick", action="store_true", help="few rounds, and only the calls")
+    timing.add_argument("--json", metavar="FILE", help="also write the numbers there")
+    timing.set_defaults(run=_bench)
 
     ops = commands.add_parser("ops", help="list the operators that a backend has, where each is, and its header")
     ops.add_argument("pattern", nargs="?", default="*", help="glob or part of a name")
