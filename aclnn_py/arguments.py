@@ -138,11 +138,7 @@ def _items(
 ) -> tuple[Any, ...] | None:
     if value is None:
         return None
-    if (
-        isinstance(value, (str, bytes))
-        or not isinstance(value, Iterable)
-        or (isinstance(value, np.ndarray) and value.ndim != 1)
-    ):
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) != 1:
         raise _refuse(where, parameter, value, f"a sequence of {accepted}, or None")
     return tuple(item(entry) for entry in value)
 
@@ -164,7 +160,7 @@ def _tensor(where: str, parameter: Parameter, value: Any) -> Any:
 
 
 def _tensor_list(where: str, parameter: Parameter, value: Any) -> tuple[Any, ...] | None:
-    if isinstance(value, np.ndarray):  # iterating over its rows is never what the caller meant
+    if hasattr(value, "shape"):  # iterating over the rows of an array is never what the caller meant
         raise _refuse(where, parameter, value, "a list of arrays, or None")
     return _items(where, parameter, value, lambda x: _tensor(where, parameter, x), "arrays")
 

@@ -1,6 +1,6 @@
 """Array kinds at the boundary: which Python objects are tensors, and how each kind is allocated and read.
 
-One registry, keyed by the top-level module of a type's name, so that a kind is known without importing its package.
+One registry, keyed by the module of a type or its top-level package, so that a kind is known without importing it.
 NumPy arrays are registered here, ``DeviceArray`` in ``device_array.py``; interop packages add theirs.
 """
 
@@ -121,11 +121,11 @@ def _byte_bounds(array: np.ndarray[Any, Any]) -> tuple[int, int]:
 
 _families: dict[str, Family] = {"numpy": NumpyFamily()}
 # kinds whose module registers itself when it is imported
-_LAZY: dict[str, str] = {}
+_LAZY: dict[str, str] = {"torch": ".interop.tensors"}
 
 
 def register(module: str, family: Family) -> None:
-    """Add a kind of array: ``module`` is the top-level package in which its type lives."""
+    """Add a kind of array: ``module`` is the module, or the top-level package, in which its type lives."""
     _families[module] = family
 
 
@@ -134,9 +134,10 @@ def _family(where: str, value: Any) -> Family:
         package = base.__module__.partition(".")[0]
         if package in _LAZY and package not in _families:
             import_module(_LAZY[package], __package__)
-        if package in _families:
-            return _families[package]
-    known = "numpy.ndarray"
+        for key in (base.__module__, package):
+            if key in _families:
+                return _families[key]
+    known = "numpy.ndarray, DeviceArray or torch.Tensor"
     raise TypeError(f"{where} takes an array ({known}), got {type(value).__name__}")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -371,10 +372,30 @@ def probe() -> list[tuple[str, object]]:
     return [("SoC", f"{soc} ({product_of_soc(soc)})"), ("device count", count[0])]
 
 
-def resolve(backend: Backend | str | None) -> Backend:
-    """Return the backend that a ``backend=`` argument means."""
+def tensor_backend(device: int, name: str | None = None) -> NativeBackend:
+    """Return the backend of torch's NPU tensors: of the CANN that this process has, which may be the emulator."""
+    from . import library
+
+    if name is None:
+        opened = library.opened()
+        name = opened.kind if opened else os.environ.get("ACLNN_PY_BACKEND") or "npu"
+    found = get_backend("npu" if name in ("auto", "reference") else name, device=device)
+    assert isinstance(found, NativeBackend)
+    return found
+
+
+def resolve(backend: Backend | str | None, values: Iterable[Any] = ()) -> Backend:
+    """Return the backend that a ``backend=`` argument means; ``values`` are the arguments of the call.
+
+    A tensor that lives on an NPU decides what the argument leaves open: the device, and without a name the backend.
+    """
     if isinstance(backend, Backend):
         return backend
     if backend is not None and not isinstance(backend, str):
         raise TypeError(f"backend takes a name or a Backend, got {type(backend).__name__}")
+    if backend != "reference":
+        for value in values:
+            device = getattr(value, "device", None)
+            if getattr(device, "type", None) == "npu":
+                return tensor_backend(getattr(device, "index", None) or 0, backend)
     return get_backend() if backend is None else get_backend(backend)

@@ -214,6 +214,8 @@ def empty_like(array: Any) -> Any:
     """
     if isinstance(array, DeviceArray):
         return DeviceArray.empty(array.buffer.runtime, array.shape, array.dtype, array.buffer.device)
+    if hasattr(array, "new_empty"):  # a torch tensor
+        return array.new_empty(array.shape)
     if not isinstance(array, np.ndarray):
         raise TypeError(f"empty_like takes an array, got {type(array).__name__}")
     return np.empty(array.shape, array.dtype)

@@ -259,6 +259,15 @@ class DeviceArray:
         return self._descriptor
 
 
+def extent(array: DeviceArray) -> tuple[int, int]:
+    """Return the device address range that the elements span."""
+    base = array.buffer.address + array.offset * array.dtype.itemsize
+    if array.size == 0:
+        return base, base
+    reach = sum((size - 1) * step for size, step in zip(array.shape, array.strides, strict=True)) + 1
+    return base, base + reach * array.dtype.itemsize
+
+
 class DeviceFamily:
     """Device arrays at the boundary."""
 
@@ -318,11 +327,7 @@ class DeviceFamily:
 
     def extent(self, array: Any) -> tuple[int, int]:
         """Return the device address range."""
-        base = array.buffer.address + array.offset * array.dtype.itemsize
-        if array.size == 0:
-            return base, base
-        reach = sum((size - 1) * step for size, step in zip(array.shape, array.strides, strict=True)) + 1
-        return base, base + reach * array.dtype.itemsize
+        return extent(array)
 
     def result(self, array: Any) -> Any:
         """Return the array itself."""

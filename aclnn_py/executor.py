@@ -151,7 +151,9 @@ class Executor:
         repeatable: bool = False,
         **kwargs: Any,
     ) -> None:
-        self.backend = backend if isinstance(backend, Backend) else resolve(backend)
+        if not isinstance(backend, Backend):
+            backend = resolve(backend, (*args, *kwargs.values()))
+        self.backend = backend
         self.signature = self.backend.signature(name)
         self._thread = get_ident()
         values = convert(self.signature, self.signature.bind(args, kwargs))

@@ -89,7 +89,8 @@ class DeviceCall:
         self._runtime = backend.runtime
         self._signature = signature
         self._name = signature.name
-        self._stream = backend.stream(stream)
+        self._given = stream
+        self._stream: Any = None if stream is None else backend.stream(stream)
         self._thread = threading.get_ident()
         self._blocking = launch_blocking()
         self._hosts: dict[tuple[Any, ...], _HostTensor] = {}
@@ -102,6 +103,8 @@ class DeviceCall:
         previous = self._runtime.switch(self.device)
         try:
             self._describe()
+            if self._stream is None:
+                self._stream = backend.stream()
             self._stage_one()
         except BaseException:
             self.close()
@@ -131,6 +134,9 @@ class DeviceCall:
             raise ValueError(
                 f"{self._name}: argument {name!r} is on device {value.buffer.device}, the call on {self.device}"
             )
+        queue = getattr(value, "queue", None)
+        if queue is not None:
+            self._stream = queue(self._given)  # an array of another package: on that package's streams
         return value
 
     def _host_tensor(self, name: str, array: np.ndarray[Any, Any]) -> _HostTensor:
@@ -314,7 +320,7 @@ class DeviceCall:
         """Replace tensors, by position, by others of the same kind, shape and dtype (checked by the caller)."""
         for index, new in rows:
             old = self._values[index]
-            if type(new) is DeviceArray and (
+            if isinstance(new, DeviceArray) and (
                 new.strides != old.strides or new.offset != old.offset or new.buffer.nbytes != old.buffer.nbytes
             ):
                 name = self._signature.parameters[index].name
@@ -388,7 +394,7 @@ class DeviceCall:
                 queue = self._queue or self._stream.resolve()
                 queue.release(block)
                 arrays = (item for v in self._values for item in (v if type(v) is tuple else (v,)))
-                queue.park([item.buffer for item in arrays if type(item) is DeviceArray], self._nbytes)
+                queue.park([item.buffer for item in arrays if isinstance(item, DeviceArray)], self._nbytes)
         if self._executor is not None:
             self._destroy_executor()
         self._drop_descriptors()

@@ -196,7 +196,7 @@ class Runtime:
             try:
                 previous = self.switch(device)
                 api = self.api
-            except errors.AclnnError as error:
+            except RuntimeError as error:  # AclnnError is one, and torch's errors are
                 warnings.warn(f"could not release: {error}", RuntimeWarning, stacklevel=3)
         try:
             yield api
@@ -235,9 +235,12 @@ class Runtime:
         if current != device:
             # unknown while it changes: a collection in between may come here too
             local.device = None
-            errors.check(self.api.aclrtSetDevice(device), "aclrtSetDevice", f"device {device}")
-            with self._lock:
-                self._sets[device] = self._sets.get(device, 0) + 1
+            if "torch_npu" in _modules and "torch" in _modules:
+                _modules["torch"].npu.set_device(device)  # torch remembers what it has set, and would not notice
+            else:
+                errors.check(self.api.aclrtSetDevice(device), "aclrtSetDevice", f"device {device}")
+                with self._lock:
+                    self._sets[device] = self._sets.get(device, 0) + 1
         local.device = device
         return None if current == device else current
 
@@ -245,7 +248,7 @@ class Runtime:
         """Switch back; failing is a warning, since raising would lose what the caller has just made."""
         try:
             self.switch(device)
-        except errors.AclnnError as error:
+        except RuntimeError as error:
             warnings.warn(f"device {device} could not be restored: {error}", RuntimeWarning, stacklevel=3)
 
     def current_device(self) -> int | None:

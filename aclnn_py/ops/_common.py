@@ -44,7 +44,7 @@ class OperatorCall:
 
     def __init__(self, api: str, backend: Backend | str | None, stream: Any, **arguments: Any) -> None:
         self.api = api
-        self.backend = resolve(backend)
+        self.backend = resolve(backend, arguments.values())
         self.stream = stream
         if self.backend.product not in PRODUCTS:
             raise errors.unsupported(api, f"{api} exists for {', '.join(PRODUCTS)}; this is {self.backend.product}")
@@ -58,6 +58,9 @@ class OperatorCall:
             if p.kind == "tensor" and self.arguments[p.name] is not None
         }
         self.family: Family = family_of(api, self.tensors)
+        if isinstance(self.backend, ReferenceBackend) and not self.family.on_host:
+            kinds = ", ".join(sorted({type(tensor).__name__ for tensor in self.tensors.values()}))
+            raise TypeError(f"{api}: the reference computes on arrays of the host, got {kinds}")
         self.reference = reference_operators()[api]
 
     def __getitem__(self, name: str) -> Any:

@@ -40,13 +40,15 @@ class MoeInitRoutingV2(NamedTuple):
 
 
 def _relayout(idx: Any, top_k: int, name: str, to_rows: bool) -> Any:
-    array = np.asarray(idx)
+    # a torch tensor stays one, on its device
+    array = idx if hasattr(idx, "new_empty") else np.asarray(idx)
     if array.ndim != 1 or top_k < 1 or array.shape[0] % top_k:
         raise ValueError(
             f"{name}: idx has shape {array.shape}, expected (R*K,) with K = top_k = {top_k} dividing its length"
         )
-    shape = (top_k, -1) if to_rows else (-1, top_k)
-    return array.reshape(shape).T.flatten() if array.size else array.copy()
+    shape = (top_k, array.shape[0] // top_k) if to_rows else (array.shape[0] // top_k, top_k)
+    flat = array.reshape(shape).T.flatten()
+    return flat.clone() if hasattr(flat, "clone") else flat  # torch's flatten() may be a view
 
 
 def row_major_row_idx(idx: Any, top_k: int) -> Any:
@@ -64,8 +66,8 @@ def row_major_row_idx(idx: Any, top_k: int) -> Any:
 
     Returns
     -------
-    numpy.ndarray
-        A new array of shape (R*K,), same dtype.
+    numpy.ndarray or torch.Tensor
+        A new array of shape (R*K,), same dtype; a tensor for a tensor.
 
     Raises
     ------
