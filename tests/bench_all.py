@@ -3,7 +3,8 @@
     python tests/bench_all.py [--build DIR] [--quick] [--json FILE]
 
 Builds the emulator and ``tests/c/bench_calls.cpp`` with CMake, in ``--build`` (kept and built upon) or in a temporary
-directory, runs ``bench_calls.py``, ``bench_reference.py`` and ``bench_floor.py``, and prints Markdown. Takes some minutes and about 4 GB.
+directory, runs ``bench_calls.py``, ``bench_reference.py`` and ``bench_floor.py``, and prints Markdown. Takes some
+minutes and about 4 GB.
 Nothing here is timed on an NPU: the emulator is a functional stand-in. A missed bar is said, and is no failure of the
 command: a busy machine can do that.
 """
