@@ -35,7 +35,7 @@ from .plan import Path, Plan, identifier, steps_of, used_by
 from .script import Block, Cat, Comment, Line, Node, Seq, Slot, Statement, flat, script
 from .views import Store, define, values_of
 
-__all__ = ["Emitted", "emit"]
+__all__ = ["Emitted", "emit", "place_of"]
 
 Lookup = Callable[[str], "Signature | None"]
 
@@ -47,6 +47,12 @@ class Emitted:
     script: str
     data: dict[str, np.ndarray[Any, Any]]
     missing: tuple[Unknown, ...]
+
+
+def place_of(program: Program, file: str, first: int, last: int, *, short: bool = True) -> str:
+    """Return a place in the sample; the file is the last one where none is named."""
+    name = file or (program.files[-1] if program.files else "sample")
+    return f"{PurePath(name).name if short else name}:{first}" + (f"-{last}" if last > first else "")
 
 
 @dataclass
@@ -117,8 +123,7 @@ class _Writer:
         return [*(Comment(f"{self.where(note.file, note.line, note.line)}: {note.text}") for note in mine), *made]
 
     def where(self, file: str, first: int, last: int) -> str:
-        name = PurePath(file or (self.program.files[0] if self.program.files else "")).name or "sample"
-        return f"{name}:{first}" + (f"-{last}" if last > first else "")
+        return place_of(self.program, file, first, last)
 
     def _todo(self, unknown: Unknown, what: str) -> list[Statement]:
         if unknown not in self.missing:
