@@ -66,6 +66,7 @@ def test_a_contradiction_is_named_with_its_argument(mine: Value, theirs: Value, 
         (filled(), filled(strides=(1,), storage_shape=(2,))),
         (filled([np.nan, 1]), filled([-np.nan, 1])),
         (filled([1], shape=(2,)), filled([1, 2])),  # the sample's own array is too short; what follows is not known
+        (Tensor("self", (2,), "float32", Data(np.zeros(2, F32), defined=np.zeros(2, bool))), filled()),
         (Tensor("self", (2,), "float32", Unknown("rand()")), filled()),
         (Unknown("a struct"), filled()),
         (Sequence("l", (Unknown("a struct"), filled())), Sequence("l", (filled(), filled()))),

@@ -172,8 +172,8 @@ def _tensor(mine: Tensor, theirs: Tensor, pairs: set[tuple[int, int]]) -> Iterat
     if "shape" in wrong:
         wrong = ["shape"]  # the rest follows from it
     yield from (f"{key} {here[key]}, recorded {there[key]}" for key in wrong)
-    # a pair that was compared before now holds what an operator made of it
-    if not wrong and (id(mine), id(theirs)) not in pairs and math.prod(mine.shape) > 0:
+    # a pair that was compared before, or a view of an earlier tensor, now holds what an operator made of it
+    if not wrong and mine.base is None and (id(mine), id(theirs)) not in pairs and math.prod(mine.shape) > 0:
         yield from _data(mine, theirs)
     pairs.add((id(mine), id(theirs)))
 
@@ -194,8 +194,12 @@ def _data(mine: Tensor, theirs: Tensor) -> Iterator[str]:
         yield f"{len(ours)} values, recorded {len(other)}"
     count = min(len(ours), len(other))
     raw = np.dtype((np.void, dtype.itemsize))
-    bits = ours[:count].view(raw) != other[:count].view(raw)
-    wrong = np.flatnonzero(bits & ~((ours[:count] != ours[:count]) & (other[:count] != other[:count])))
+    unlike = ours[:count].view(raw) != other[:count].view(raw)
+    unlike &= ~((ours[:count] != ours[:count]) & (other[:count] != other[:count]))  # NaNs
+    for data in (mine.data, theirs.data):
+        if data.defined is not None:
+            unlike &= data.defined.ravel()[:count]
+    wrong = np.flatnonzero(unlike)
     if len(wrong):
         at = int(wrong[0])
         yield f"{len(wrong)} of {count} values, the first at {at}: {ours[at]}, recorded {other[at]}"
