@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import Sample
@@ -48,9 +48,7 @@ def run(options: argparse.Namespace) -> int:
         path = output
         if output is not None and output.is_dir():
             path = _free(output, Path(sample.title).stem, names)
-        status = (
-            found if REFUSED not in (found, status) and found else REFUSED if REFUSED in (found, status) else status
-        )
+        statuses.append(_port(sample, path, options))
     return REFUSED if REFUSED in statuses else max(statuses, default=0)
 
 
@@ -91,7 +89,8 @@ def _port(sample: Sample, path: Path | None, options: argparse.Namespace) -> int
 
         path.write_text(result.script, encoding="utf-8")
         if result.data:
-            np.savez_compressed(path.with_suffix(".npz"), **result.data)
+            arrays: dict[str, Any] = result.data
+            np.savez_compressed(path.with_suffix(".npz"), **arrays)
     if result.refused:
         print(f"aclnn-py port: {sample.title}: refused: {result.refused}", file=sys.stderr)
         return REFUSED
