@@ -3,6 +3,11 @@
 
 #include "aclnn/opdev/float4_e2m1.h"
 #include "aclnn/opdev/fp16_t.h"
+#include "aclnn_pow.h"
+#include "aclnnop/aclnn_add.h"
+#include "aclnnop/aclnn_argmax.h"
+#include "aclnnop/aclnn_clamp.h"
+#include "aclnnop/aclnn_logsoftmax.h"
 #include "aclnnop/aclnn_trans_matmul_weight.h"
 #include "securec.h"
 
@@ -60,6 +65,16 @@ static void quarters() {
     EXPECT(op::Float4E2M1(NAN).value == 7 && static_cast<float>(op::Float4E2M1(-3.2f)) == -3.0f);
 }
 
+// CANN's headers hold the variants of an operator together.
+static void headers() {
+    uint64_t size = 0;
+    EXPECT_CODE(aclnnInplaceAddsGetWorkspaceSize(nullptr, nullptr, nullptr, &size, nullptr), 161001);
+    EXPECT_CODE(aclnnInplacePowTensorScalarGetWorkspaceSize(nullptr, nullptr, &size, nullptr), 161001);
+    EXPECT_CODE(aclnnClampMinTensorGetWorkspaceSize(nullptr, nullptr, nullptr, &size, nullptr), 161001);
+    EXPECT_CODE(aclnnArgMaxGetWorkspaceSize(nullptr, 0, false, nullptr, &size, nullptr), 161001);
+    EXPECT_CODE(aclnnLogSoftmaxGetWorkspaceSize(nullptr, 0, nullptr, &size, nullptr), 161001);
+}
+
 static void strings() {
     char to[4] = "";
     EXPECT(strcpy_s(to, sizeof to, "abc") == EOK && strcmp(to, "abc") == 0);
@@ -70,6 +85,7 @@ static void strings() {
 
 int main() {
     Session session;
+    headers();
     weights();
     halves();
     quarters();
