@@ -27,7 +27,7 @@ def declarations(signatures: Iterable[Signature]) -> str:
     """
     # CANN's own headers bring these along, and samples rely on it
     lines = ["#pragma once", "#include <array>", "#include <cstdint>", "#include <string>"]
-    lines += ["#include <aclnn/aclnn_base.h>", "", 'extern "C" {']
+    lines += ["#include <aclnn/aclnn_base.h>", "#include <aclnn/weight_size.h>", "", 'extern "C" {']
     for signature in signatures:
         lines += [f"{_prototype(signature)};", f"aclnnStatus {signature.name}{_STAGE_TWO};"]
     return "\n".join([*lines, "}", ""])

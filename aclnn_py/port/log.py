@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -61,15 +61,25 @@ def read(
 def round_trip(sample: Path, script: Path) -> list[str]:
     """Return how the calls of a script's record differ from those of the sample's record.
 
-    What the sample leaves unfilled may hold anything in the script.
+    What the sample leaves unfilled may hold anything in the script, and a number that the script passes as Python's own
+    (float64, int64) is compared in the dtype of the sample's scalar.
     """
-    wanted = read(sample, snapshots=True)
-    for step in wanted.steps:
+    wanted, got = read(sample, snapshots=True), read(script, snapshots=True)
+    for tensor in (item for item in _items(wanted) if isinstance(item, Tensor)):
+        if tensor.data is None:
+            tensor.data = Unknown("not filled")
+    scalars = ([item for item in _items(program) if isinstance(item, Scalar)] for program in (wanted, got))
+    for mine, theirs in zip(*scalars, strict=False):
+        if theirs.dtype in ("float64", "int64"):
+            theirs.dtype = mine.dtype
+    return differences(wanted, got)
+
+
+def _items(program: Program) -> Iterator[Value]:
+    """Yield the arguments of all calls, the elements of lists one by one."""
+    for step in program.steps:
         for value in step.arguments.values() if isinstance(step, Call) else ():
-            for tensor in value.items if isinstance(value, Sequence) else (value,):
-                if isinstance(tensor, Tensor) and tensor.data is None:
-                    tensor.data = Unknown("not filled")
-    return differences(wanted, read(script, snapshots=True))
+            yield from value.items if isinstance(value, Sequence) else (value,)
 
 
 @cache

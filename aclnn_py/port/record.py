@@ -41,9 +41,15 @@ class _Sample:
             text = path.read_text(encoding="utf-8", errors="replace")
             self.code.append(_COMMENT.sub(_blank, text))
 
-    def operators(self) -> list[str]:
-        found = (re.findall(r"\b(\w+)GetWorkspaceSize\b", code) for code in self.code)
-        return list(dict.fromkeys(name for names in found for name in names))
+    def operators(self) -> dict[str, bool]:
+        """Return the operators that are named, and whether one is for certain called."""
+        found: dict[str, bool] = {}
+        for code in self.code:
+            for name in re.findall(r"\b(\w+)GetWorkspaceSize\b", code):
+                found[name] = True
+            for name in re.findall(r"\baclnn[A-Z]\w*\b", code):  # a macro may add the suffix
+                found.setdefault(name.removesuffix("GetWorkspaceSize"), False)
+        return found
 
     def includes(self) -> list[str]:
         texts = (path.read_text(encoding="utf-8", errors="replace") for path in self.paths)
@@ -112,12 +118,13 @@ def record(
         return Program(files, refused="it needs HCCL, which joins several devices")
     declared = {s.name: s for text in declarations for s in signatures.parse_prototypes(text, problems=[])}
     known: dict[str, Signature] = {}
-    for name in sample.operators():
+    for name, called in sample.operators().items():
         found = declared.get(name) or signature(name)
-        if found is None:
+        if found is not None:
+            known[name] = found
+        elif called:
             message = f"no prototype of {name} is at hand: give its header, its page or {name}GetWorkspaceSize(...)"
             raise SampleError(message, *sample.find(f"{name}GetWorkspaceSize"))
-        known[name] = found
     libraries = _libraries()
     with tempfile.TemporaryDirectory(prefix="aclnn-record-") as directory:
         run = _Run(sample, known, libraries, Path(directory), time_limit, memory_limit)
@@ -227,7 +234,7 @@ class _Run:
     def _fault(self, text: str) -> SampleError:
         """Turn the compiler's or linker's output into its first complaint about the sample."""
         missing = re.search(r"undefined reference to [`'](\w+)", text)
-        if missing is not None and " error: " not in text:
+        if missing is not None and not re.search(r":\d+: (?:fatal )?error: ", text):
             name = missing.group(1)
             return SampleError(f"the emulator has no {name}", *self.sample.find(name))
         own = {str(path) for path in self.sample.paths}

@@ -34,8 +34,9 @@ std::string list(const Values &values, size_t count) {
     return out + "]";
 }
 
-// JSON has no infinities: those are strings, which float() reads.
+// JSON has no infinities: those are strings, which float() reads. And its -0 is an integer.
 std::string number(double value) {
+    if (value == 0 && std::signbit(value)) return "-0.0";
     if (std::isnan(value)) return "\"nan\"";
     if (std::isinf(value)) return value > 0 ? "\"inf\"" : "\"-inf\"";
     char text[40];
