@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import keyword
 import re
+import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from .. import dtypes, signatures
 from ..signatures import Signature
-from .grouping import Group, Tree, merge, tree
+from .grouping import Group, Tree, merge, repeated, tree
 from .literals import array_expression, dtype_text, literal, nested, scalar_value
 from .model import (
     Array,
@@ -32,7 +33,7 @@ from .model import (
     Sequence as Items,
 )
 from .plan import Path, Plan, identifier, steps_of, used_by
-from .script import Block, Cat, Comment, Line, Node, Seq, Slot, Statement, flat, script
+from .script import WIDTH, Block, Cat, Comment, Line, Node, Seq, Slot, Statement, flat, script
 from .views import Store, define, values_of
 
 __all__ = ["Emitted", "emit", "place_of"]
@@ -341,8 +342,9 @@ def emit(
     aclnn_py.op("aclnnMuls")(self=x, other=2.0, out=x)
     print("x:", x)
     """
-    trees = tree(program.steps)
-    writer = _Writer(program, lookup, Plan(program.steps, trees), notes=list(program.notes))
+    steps = repeated(program.steps)
+    trees = tree(steps)
+    writer = _Writer(replace(program, steps=steps), lookup, Plan(steps, trees), notes=list(program.notes))
     body = [*writer.body(trees, ()), *writer.unread()]
     source = title or ", ".join(PurePath(name).name for name in program.files) or "a sample"
     head: list[Statement] = [Comment(f"Ported from {source} by aclnn-py.")]
@@ -380,11 +382,9 @@ def _declarations(program: Program, lookup: Lookup) -> list[Statement]:
                 found[step.op] = " ".join(prototype.split())
     made: list[Statement] = []
     for prototype in found.values():
-        start, rest = prototype.split("(", 1)
-        wrapped = Seq(
-            f"{start}(", tuple(part.strip() for part in rest.rstrip("; ").removesuffix(")").split(",")), ")", True
-        )
-        made.append(Line(Cat(('aclnn_py.declare("""', wrapped, ';""")'))))
+        start, rest = prototype.rstrip("; ").split("(", 1)
+        text = textwrap.fill(rest, WIDTH - 4, break_long_words=False, break_on_hyphens=False)
+        made.append(Line(f'aclnn_py.declare("""\n{start}(\n{textwrap.indent(text, "    ")};\n""")'))
     return made
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from .model import Frame, Unknown
+from .model import Call, Check, Frame, Print, Unknown
 from .script import Block, Cat, Comment, Line, Node, Seq, Slot, Statement, flat, tuple_of
 
-__all__ = ["Group", "Tree", "merge", "tree"]
+__all__ = ["Group", "Tree", "merge", "repeated", "tree"]
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class Group:
 
 
 Tree: TypeAlias = "int | Group"
+Step: TypeAlias = "Call | Print | Check | Unknown"
 
 
 def _frames(step: Any) -> tuple[Frame, ...]:
@@ -30,6 +31,26 @@ def _frames(step: Any) -> tuple[Frame, ...]:
 
 def _key(frame: Frame) -> tuple[Any, ...]:
     return (frame.kind, frame.name, frame.line if frame.kind == "loop" else 0)
+
+
+def repeated(steps: Sequence[Step]) -> list[Step]:
+    """Return the steps of a program without frames with one around consecutive calls of one operator.
+
+    A recorder sees no loops; what differs in more than values is taken apart again when it is written.
+    """
+    if any(_frames(step) for step in steps):
+        return list(steps)
+    found: list[Step] = []
+    op, index = "", 0
+    for step in steps:
+        if isinstance(step, Call):
+            op, index = step.op, index + 1 if step.op == op else 0
+        if isinstance(step, Unknown) or not op:
+            op = ""
+            found.append(step)
+        else:
+            found.append(replace(step, frames=(Frame("loop", op, 0, index),)))
+    return found
 
 
 def tree(steps: Sequence[Any], numbers: Sequence[int] | None = None, depth: int = 0) -> tuple[Tree, ...]:

@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 LISTED = 64  # elements that are written out
+SHORT = 16  # elements of a ramp that are written out
 KEPT = 4  # equal elements that stay as the source lists them
 # what an expression may name besides literals: it is evaluated, to see that it gives the values
 _NAMES = frozenset(
@@ -255,7 +256,7 @@ def array_expression(
         return Literal(_listed(parts, shape, dtype, name))
     if text is not None and whole is not None and parts is None and whole.size == size:
         return Literal(_written(text, found, whole, shape, dtype))
-    if size > KEPT * 4 or parts is None:
+    if size > SHORT:
         ramp = _ramp(values, shape, dtype)
         if ramp is not None:
             return Literal(ramp)

@@ -79,6 +79,8 @@ class Plan:
         held: dict[str, list[Place]] = {}
         for key, place in sorted(self.places.items(), key=lambda row: row[1].step):
             base = identifier(self.tensors[key].name)
+            if place.path:  # numbered by whoever has no iterations
+                base = re.sub(r"_\d+$", "", base)
             name, count = base, 2
             while any(not (other.last < place.step or place.last < other.step) for other in held.get(name, ())):
                 name, count = f"{base}_{count}", count + 1

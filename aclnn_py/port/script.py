@@ -11,7 +11,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-__all__ = ["Block", "Cat", "Comment", "Line", "Node", "Seq", "Slot", "Statement", "flat", "items", "script", "tuple_of"]
+__all__ = [
+    "WIDTH",
+    "Block",
+    "Cat",
+    "Comment",
+    "Line",
+    "Node",
+    "Seq",
+    "Slot",
+    "Statement",
+    "flat",
+    "items",
+    "script",
+    "tuple_of",
+]
 
 WIDTH = 88
 STEP = 4
@@ -72,11 +86,6 @@ class Block:
 
 
 Statement: TypeAlias = Line | Comment | Block
-
-
-def items(parts: Iterable[Node]) -> tuple[Node, ...]:
-    """Return parts as a tuple."""
-    return tuple(parts)
 
 
 def tuple_of(nodes: Iterable[Node]) -> Node:
