@@ -25,6 +25,7 @@ from .arguments import warn_open_range
 from .backends import NativeBackend
 from .descriptors import BY_VALUE, Descriptor, make
 from .device_array import DeviceArray
+from .formats import device_copy, format_of, storage_of
 from .runtime import Block, Stream
 from .signatures import Signature, is_builtin
 
@@ -145,10 +146,10 @@ class DeviceCall:
         output = writable if self._outputs is None else name in self._outputs
         if output and not writable:
             raise ValueError(f"{self._name}: output {name!r} is read-only")
-        key = (array.ctypes.data, array.shape, array.strides, array.dtype)
+        key = (array.ctypes.data, array.shape, array.strides, array.dtype, format_of(array))
         host = self._hosts.get(key) if array.size else None
         if host is None:
-            host = _HostTensor(array, DeviceArray.empty(self._runtime, array.shape, array.dtype, self.device), output)
+            host = _HostTensor(storage_of(array), device_copy(self._runtime, array, self.device), output)
             self._hosts[key if array.size else (id(host),)] = host
         host.output = host.output or output
         self.fills_host_arrays |= output
@@ -320,6 +321,9 @@ class DeviceCall:
         """Replace tensors, by position, by others of the same kind, shape and dtype (checked by the caller)."""
         for index, new in rows:
             old = self._values[index]
+            if format_of(new) != format_of(old):
+                name = self._signature.parameters[index].name
+                raise ValueError(f"{self._name}: rebind({name}=...) needs the same format and storage shape")
             if isinstance(new, DeviceArray) and (
                 new.strides != old.strides or new.offset != old.offset or new.buffer.nbytes != old.buffer.nbytes
             ):
@@ -340,7 +344,7 @@ class DeviceCall:
         if isinstance(value, np.ndarray) and sum(item is old for item in self._values) == 1:
             for key, host in list(self._hosts.items()):
                 if host.device is old:  # same device copy, other content
-                    self._hosts[key] = _HostTensor(value, old, host.output)
+                    self._hosts[key] = _HostTensor(storage_of(value), old, host.output)
             return
         if isinstance(value, np.ndarray) or self.reuse != "repeatable" or self._outputs is None:
             self._values[index] = value

@@ -29,7 +29,7 @@ LAYERS = [
     ("ops", "catalog"),
     ("executor", "launch"),
     ("backends", "_backend", "arguments"),
-    ("descriptors", "device_array", "arrays"),
+    ("descriptors", "device_array", "arrays", "formats"),
     ("runtime", "_device", "_memory", "_pool", "_streams", "_events"),
     ("library", "_discovery", "signatures", "headers"),
     ("errors", "dtypes", "_status", "_ffi", "_signatures"),
