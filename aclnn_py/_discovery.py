@@ -296,7 +296,9 @@ def discover() -> Report:
 
 def emulator_files(runtime: Path) -> list[Place]:
     """List the emulator's operator libraries: its own only, as CANN's would not link against it."""
-    return _unique(Place(via, path.resolve()) for via, path in _in_directory(Place("the emulator", runtime.parent)))
+    # the old names hold what it lacks: entry points for torch_npu, which fail
+    found = (place for place in _in_directory(Place("the emulator", runtime.parent)) if place.path.name not in OLD)
+    return _unique(Place(via, path.resolve()) for via, path in found)
 
 
 def _missing(report: Report, runtime: Place | None, base: Place | None, operators: bool) -> Iterator[tuple[str, str]]:

@@ -251,11 +251,11 @@ def _runtime(name: str, directory: Path | None) -> Runtime:
 
 def _emulator(given: str | None) -> Runtime:
     """Open the emulator: strict unless ACLNN_EMULATOR_STRICT says otherwise, with the SoC asked for."""
-    from . import emulator
+    from . import emulator, library
 
     directory = None
     if not os.environ.get("ACLNN_PY_LIBRARY_PATH"):
-        directory = emulator.library_path()
+        directory = library.loaded_emulator() or emulator.library_path()
         if directory is None:
             raise errors.LibraryNotFoundError(
                 detail="the emulator is not built",
@@ -376,10 +376,10 @@ def tensor_backend(device: int, name: str | None = None) -> NativeBackend:
     """Return the backend of torch's NPU tensors: of the CANN that this process has, which may be the emulator."""
     from . import library
 
-    if name is None:
+    if name in (None, "auto"):
         opened = library.opened()
-        name = opened.kind if opened else os.environ.get("ACLNN_PY_BACKEND") or "npu"
-    found = get_backend("npu" if name in ("auto", "reference") else name, device=device)
+        name = opened.kind if opened else os.environ.get("ACLNN_PY_BACKEND")
+    found = get_backend("emulator" if name == "emulator" else "npu", device=device)
     assert isinstance(found, NativeBackend)
     return found
 
@@ -393,7 +393,7 @@ def resolve(backend: Backend | str | None, values: Iterable[Any] = ()) -> Backen
         return backend
     if backend is not None and not isinstance(backend, str):
         raise TypeError(f"backend takes a name or a Backend, got {type(backend).__name__}")
-    if backend != "reference":
+    if backend in (None, "auto", "npu", "emulator"):
         for value in values:
             device = getattr(value, "device", None)
             if getattr(device, "type", None) == "npu":

@@ -103,13 +103,14 @@ class Executor:
         Operator name, ``"aclnnMoeFinalizeRoutingV2Grad"`` for example.
     *args, **kwargs
         The arguments in the order of the C signature without the two tail pointers, or by C name. ``None``, or a
-        pointer left out, is a null pointer. Tensors are NumPy arrays (uploaded at each ``run()``; outputs are filled
-        by ``synchronize()``) or ``DeviceArray`` (used in place).
+        pointer left out, is a null pointer. Tensors are NumPy arrays or torch CPU tensors (uploaded at each
+        ``run()``; outputs are filled by ``synchronize()``), ``DeviceArray`` or torch NPU tensors (used in place).
     backend
         A name (``"npu"``, ``"emulator"``, ``"reference"``, ``"auto"``) or a ``Backend``; default ``get_backend()``.
     stream
         A ``Stream``, an integer handle, or an object with ``npu_stream`` or ``__aclrt_stream__()``. Default: the
-        backend's own stream. Ignored by the reference, which computes in ``run()``.
+        backend's own stream, or torch's current one with NPU tensors. Ignored by the reference, which computes in
+        ``run()``.
     repeatable
         Keep the executor for many ``run()`` calls, with ``rebind()`` between them. Where CANN refuses (561000)
         each run does a fresh stage one; ``reuse`` says which.

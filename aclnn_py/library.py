@@ -375,6 +375,12 @@ def _already_loaded(names: tuple[str, ...]) -> FoundLibrary | None:
     return None
 
 
+def loaded_emulator() -> Path | None:
+    """Give the directory of an emulator that another package, such as torch_npu, has loaded; else None."""
+    loaded = _already_loaded(_discovery.RUNTIME)
+    return loaded.path.parent if loaded is not None and _discovery.is_emulator(loaded.path) else None
+
+
 def _loaded_path(handle: Any, name: str) -> Path:
     """Give the file behind a handle. A probe may lie in a dependency of it: then the maps tell."""
     owners = [_owner(address) for address in (_libc.dlsym(handle, probe) for probe in _PROBES) if address]

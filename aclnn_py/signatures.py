@@ -168,7 +168,7 @@ _MISSING: Any = object()
 
 
 def _is_output(name: str) -> bool:
-    return re.search(r"(^out|^result|Out|Ref)(Optional)?\d*$", name) is not None
+    return re.search(r"(^out|^result|^gradInput|Out|Ref)(Optional)?\d*$", name) is not None
 
 
 # comments go, strings become empty (deprecation texts hold names, commas and parentheses)

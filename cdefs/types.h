@@ -149,6 +149,13 @@ typedef enum aclrtEventRecordedStatus {
     ACL_EVENT_RECORDED_STATUS_COMPLETE = 1
 } aclrtEventRecordedStatus;
 
+/* Answer of aclrtQueryEventWaitStatus. */
+typedef enum aclrtEventWaitStatus {
+    ACL_EVENT_WAIT_STATUS_COMPLETE = 0,
+    ACL_EVENT_WAIT_STATUS_NOT_READY = 1,
+    ACL_EVENT_WAIT_STATUS_RESERVED = 65535
+} aclrtEventWaitStatus;
+
 /* Saturation or IEEE infinities; Inf/NaN is the default of A2, A3 and 950. */
 typedef enum aclrtFloatOverflowMode {
     ACL_RT_OVERFLOW_MODE_SATURATION = 0,
@@ -179,6 +186,16 @@ typedef enum aclDeviceInfo {
     ACL_DEVICE_INFO_VECTOR_CORE_NUM = 1,
     ACL_DEVICE_INFO_L2_SIZE = 2
 } aclDeviceInfo;
+
+/* Figures that aclrtGetDeviceInfo answers, those of them that say what a device has; CANN 9 only. */
+typedef enum aclrtDevAttr {
+    ACL_DEV_ATTR_AICPU_CORE_NUM = 1,
+    ACL_DEV_ATTR_AICORE_CORE_NUM = 101,
+    ACL_DEV_ATTR_CUBE_CORE_NUM = 102,
+    ACL_DEV_ATTR_VECTOR_CORE_NUM = 201,
+    ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE = 301,
+    ACL_DEV_ATTR_L2_CACHE_SIZE = 302
+} aclrtDevAttr;
 
 /* Packages whose version aclsysGetCANNVersion reports. */
 typedef enum aclCANNPackageName {

@@ -153,6 +153,16 @@ def _where(op: str, source: Source) -> Case:
     return Case(op, args, {"out": Want(np.where(chosen != 0, operand(one, name), operand(two, name)), name)})
 
 
+def _masked_fill(op: str, source: Source) -> Case:
+    shape = source.shape()
+    out = source.out(shape, source.pick(NAMES))
+    name = out.dtype.name
+    mask = source.tensor(source.part(shape), source.pick(["bool", "uint8"]), small=True)
+    value = source.scalar(NAMES if kind(name) == "f" else (*INTS, "bool"))
+    filled = np.where(np.broadcast_to(mask, shape) != 0, operand(value, name), wide(out))
+    return Case(op, {"selfRef": out, "mask": mask, "value": value}, {"selfRef": Want(filled, name)})
+
+
 def _constant(value: int, op: str, source: Source) -> Case:
     out = source.out(source.shape(), source.pick(NAMES))
     return Case(op, {"selfRef": out}, {"selfRef": Want(np.full(out.shape, value), out.dtype.name)})
@@ -295,6 +305,14 @@ def _extreme(sign: int, op: str, source: Source) -> Case:
     return Case(op, args, {"out": Want(value.reshape(left), name)})
 
 
+def _whole_extreme(sign: int, op: str, source: Source) -> Case:
+    name = source.pick(NAMES)
+    given = source.tensor(source.shape(empty=False), name)
+    ordered = np.sort(wide(given), axis=None)  # NaN last
+    value = ordered[-1] if sign > 0 or ordered[-1] != ordered[-1] else ordered[0]
+    return Case(op, {"self": given, "out": source.out((), name)}, {"out": Want(np.asarray(value), name)})
+
+
 def axis_of(source: Source, shape: tuple[int, ...]) -> tuple[int, int]:
     """A dimension as passed, maybe negative, and as counted from 0."""
     rank = max(1, len(shape))
@@ -338,9 +356,34 @@ def _position(sign: int, op: str, source: Source) -> Case:
     return Case(op, args, {"out": Want(np.reshape(value, left).astype(np.int64), "int64")})
 
 
+def _truth(every: bool, op: str, source: Source) -> Case:
+    shape, name = source.shape(), source.pick(NAMES)
+    given = source.tensor(shape, name, small=True)
+    dims, axes = _axes(source, shape)
+    keep = source.chance(0.5)
+    zero = np.atleast_1d(wide(given) == 0)
+    value = zero.sum(axes) == 0 if every else (~zero).sum(axes) > 0
+    left = _left(shape, axes, keep)
+    args = {"self": given, "dim": dims, "keepdim": keep, "out": source.out(left, source.pick(["bool", "uint8"]))}
+    return Case(op, args, {"out": Want(np.reshape(value, left), "bool")})
+
+
+def _extreme_and_position(sign: int, op: str, source: Source) -> Case:
+    case = _position(sign, op, source)
+    given, place = case.args["self"], case.wants["out"]
+    axis, values = case.args["dim"] % max(1, given.ndim), np.atleast_1d(wide(given))
+    at = place.values.reshape(_left(values.shape, (axis,), True))
+    picked = np.take_along_axis(values, at, axis)
+    args = {name: case.args[name] for name in ("self", "dim", "keepdim")}
+    args |= {"out": source.out(place.values.shape, given.dtype.name), "indicesOut": case.args["out"]}
+    value = Want(picked.reshape(place.values.shape), given.dtype.name)
+    return Case(op, args, {"out": value, "indicesOut": place})
+
+
 BUILDERS: dict[str, Callable[[str, Source], Case]] = {
     **{op: _elementwise for op in OPERATORS if oracle.base_name(op) in oracle.ELEMENTWISE},
     "aclnnSWhere": _where,
+    "aclnnInplaceMaskedFillScalar": _masked_fill,
     "aclnnInplaceOne": partial(_constant, 1),
     "aclnnInplaceZero": partial(_constant, 0),
     "aclnnInplaceFillScalar": _fill,
@@ -356,6 +399,12 @@ BUILDERS: dict[str, Callable[[str, Source], Case]] = {
     "aclnnMean": partial(_sum, True, "dim", "keepDim"),
     "aclnnAmax": partial(_extreme, 1),
     "aclnnAmin": partial(_extreme, -1),
+    "aclnnAny": partial(_truth, False),
+    "aclnnAll": partial(_truth, True),
+    "aclnnMaxDim": partial(_extreme_and_position, 1),
+    "aclnnMinDim": partial(_extreme_and_position, -1),
+    "aclnnMax": partial(_whole_extreme, 1),
+    "aclnnMin": partial(_whole_extreme, -1),
     "aclnnArgMax": partial(_position, 1),
     "aclnnArgMin": partial(_position, -1),
 }

@@ -16,7 +16,7 @@ from aclnn_py import Scalar, dtypes
 def _softmax(op: str, source: Source) -> Case:
     shape, name = source.shape(), source.pick(FLOATS)
     dim, axis = axis_of(source, shape)
-    backward = op == "aclnnSoftmaxBackward"
+    backward = op.endswith("Backward")
     names = ("gradOutput", "output") if backward else ("self",)
     args: dict[str, Any] = {n: source.tensor(shape, name) for n in names}
     values = [np.atleast_1d(wide(args[n])) for n in names]
@@ -24,9 +24,12 @@ def _softmax(op: str, source: Source) -> Case:
     with np.errstate(all="ignore"):
         if backward:
             grad, output = values
-            total = (grad * output).sum(axis, keepdims=True)
-            value = output * (grad - total)
-            size = np.abs(output) * (np.abs(grad) + np.abs(grad * output).sum(axis, keepdims=True))
+            if op == "aclnnLogSoftmaxBackward":
+                value = grad - np.exp(output) * grad.sum(axis, keepdims=True)
+                size = np.abs(grad) + np.exp(output) * np.abs(grad).sum(axis, keepdims=True)
+            else:
+                value = output * (grad - (grad * output).sum(axis, keepdims=True))
+                size = np.abs(output) * (np.abs(grad) + np.abs(grad * output).sum(axis, keepdims=True))
             slack = EPS * max(4, length) * size
         else:
             top = values[0].max(axis, keepdims=True, initial=-np.inf)
@@ -138,6 +141,43 @@ def _scatter(op: str, source: Source) -> Case:
     return Case(op, args, {"out": Want(total, name, _slack(size, index, name))})
 
 
+def _replace(op: str, source: Source) -> Case:
+    shape, name = source.shape(empty=False), source.pick(NAMES)
+    inplace = op == "aclnnInplaceScatter"
+    given = source.out(shape, name) if inplace else source.tensor(shape, name)
+    dim, axis = axis_of(source, shape)
+    index = _indices(source, _smaller(source, shape, axis, int(source.random.integers(7))), shape[axis] if shape else 1)
+    src = source.tensor(tuple(n + int(source.chance(0.3)) for n in index.shape), name)
+    result, values = np.array(wide(given)), wide(src)
+    for at in np.ndindex(*index.shape):
+        result[(*at[:axis], index[at], *at[axis + 1 :]) if shape else ()] = values[at]
+    args: dict[str, Any] = {"selfRef" if inplace else "self": given, "dim": dim, "index": index, "src": src}
+    args |= {"reduce": 0} if inplace else {"reduce": 0, "out": source.out(shape, name)}
+    return Case(op, args, {"selfRef" if inplace else "out": Want(result, name)})
+
+
+def _embedding(op: str, source: Source) -> Case:
+    rows, width = (int(n) for n in source.random.integers(1, 6, 2))
+    weight = source.tensor((rows, width), source.pick(NAMES))
+    index = _indices(source, source.shape(most=8), rows)
+    value = wide(weight)[np.asarray(index, np.int64)]
+    out = source.out(value.shape, weight.dtype.name)
+    return Case(op, {"weight": weight, "indices": index, "out": out}, {"out": Want(value, weight.dtype.name)})
+
+
+def _stack(op: str, source: Source) -> Case:
+    shape = source.shape(most=8)
+    names = [source.pick(NAMES) for _ in range(int(source.random.integers(1, 4)))]
+    tensors = [source.tensor(shape, name) for name in names]
+    name = oracle.common_type(tensors)
+    at = int(source.random.integers(len(shape) + 1))
+    slots = [np.expand_dims(operand(tensor, name), at) for tensor in tensors]
+    value = np.concatenate(slots, at)
+    dim = at - len(shape) - 1 if source.chance(0.4) else at
+    args = {"tensors": tensors, "dim": dim, "out": source.out(value.shape, source.wider(name))}
+    return Case(op, args, {"out": Want(value, name)})
+
+
 def _index_add(op: str, source: Source) -> Case:
     shape, name = source.shape(empty=False), source.pick(NAMES)
     given = source.tensor(shape, name)
@@ -195,6 +235,11 @@ BUILDERS = {
     "aclnnSoftmax": _softmax,
     "aclnnLogSoftmax": _softmax,
     "aclnnSoftmaxBackward": _softmax,
+    "aclnnLogSoftmaxBackward": _softmax,
+    "aclnnScatter": _replace,
+    "aclnnInplaceScatter": _replace,
+    "aclnnStack": _stack,
+    "aclnnEmbedding": _embedding,
     "aclnnCumsum": _cumsum,
     "aclnnSort": _sort,
     "aclnnTopk": _sort,
@@ -223,7 +268,7 @@ def _spoil(name: str, value: Any, source: Source) -> Any:
     if isinstance(value, Scalar):
         return Scalar(1, "complex64") if source.chance(0.2) else source.scalar()
     if isinstance(value, np.ndarray):
-        if name == "index":
+        if name in ("index", "indices"):
             return np.zeros(source.shape(), value.dtype)
         if value.dtype.name not in NAMES:
             return value
@@ -240,7 +285,7 @@ def spoiled(op: str, seed: int) -> Case:
     """A call with one or two arguments replaced; indices are 0, since backends differ in what others do."""
     source = Source(seed)
     case = draw(op, seed)
-    args = {n: np.zeros(v.shape, v.dtype) if n == "index" else v for n, v in case.args.items()}
+    args = {n: np.zeros(v.shape, v.dtype) if n in ("index", "indices") else v for n, v in case.args.items()}
     for _ in range(1 if source.chance(0.7) else 2):
         name = source.pick(list(args))
         args[name] = _spoil(name, args[name], source)

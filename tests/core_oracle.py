@@ -198,6 +198,30 @@ def _silu(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return _near(x * sigmoid(x), 8)
 
 
+def _silu_backward(grad: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    # the derivative of x / (1 + exp(-x)) by the quotient rule, another form than the implementations'
+    power = np.exp(-x)
+    value = grad * (1 + power + x * power) / (1 + power) ** 2
+    return value, EPS * 16 * np.abs(grad) * (1 + np.abs(x)) + 1e-37
+
+
+def _gelu_backward(grad: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    bell = np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+    return grad * ((1 + _erf(x / math.sqrt(2))) / 2 + x * bell), EPS * 16 * np.abs(grad) * (1 + np.abs(x)) + 1e-37
+
+
+def _floor_divide(x: np.ndarray, y: np.ndarray) -> Any:
+    if x.dtype.kind != "f":
+        return np.where(y == 0, 0, x // np.where(y == 0, 1, y))
+    return x // y
+
+
+def _remainder(x: np.ndarray, y: np.ndarray) -> Any:
+    if x.dtype.kind != "f":
+        return np.where(y == 0, 0, x % np.where(y == 0, 1, y))
+    return x % y, EPS * 4 * np.abs(y)
+
+
 def _whole(function: Callable) -> Callable:
     return lambda x: function(x) if x.dtype.kind == "f" else x
 
@@ -236,6 +260,15 @@ ELEMENTWISE: dict[str, tuple[Callable[..., Any], str, tuple[str, ...]]] = {
     "Clamp": (clamp, "s", NUMERIC),
     "ClampMin": (lambda x, y: _greater(x, y, 1), "s", NUMERIC),
     "ClampMax": (lambda x, y: _greater(x, y, -1), "s", NUMERIC),
+    "Rsub": (lambda x, y, alpha, name: subtract(y, x, alpha, name), "s", NUMERIC),
+    "FloorDivide": (_floor_divide, "s", NUMERIC),
+    "Remainder": (_remainder, "s", NUMERIC),
+    "IsFinite": (lambda x: ~(np.isnan(x) | np.isinf(x)), "b", ANY),
+    "ThresholdBackward": (lambda grad, x, bound: np.where(x <= bound, np.zeros_like(grad), grad), "s", NUMERIC),
+    "SiluBackward": (_silu_backward, "s", FLOATS),
+    "GeluBackward": (_gelu_backward, "s", FLOATS),
+    "SigmoidBackward": (lambda grad, y: _near(grad * y * (1 - y), 8), "s", FLOATS),
+    "TanhBackward": (lambda grad, y: _near(grad * (1 - y) * (1 + y), 8), "s", FLOATS),
     "Abs": (lambda x: x if x.dtype == bool else np.where(x < 0, -x, x), "s", ANY),
     "Neg": (lambda x: -x, "s", NUMERIC),
     "Sign": (_sign, "s", ANY),
@@ -264,7 +297,7 @@ def base_name(op: str) -> str:
     name = op.removeprefix("aclnn").removeprefix("Inplace")
     for ending in ("TensorScalar", "ScalarTensor", "TensorTensor", "Tensor", "Scalar"):
         name = name.removesuffix(ending) if name.removesuffix(ending) in ELEMENTWISE else name
-    return name[:-1] if name in ("Adds", "Subs", "Muls", "Divs") else name
+    return name[:-1] if name in ("Adds", "Subs", "Muls", "Divs", "Rsubs", "FloorDivides") else name
 
 
 def common_type(values: list[Any]) -> str:
@@ -290,6 +323,6 @@ def elementwise(op: str, args: Mapping[str, Any], out: str) -> Want:
     logical = base.startswith("Logical")
     values = [None if args[n] is None else wide(args[n]) if logical else operand(args[n], name) for n in names]
     with np.errstate(all="ignore"):
-        result = function(*values, *([name] if base in ("Add", "Sub", "Pow") else []))
+        result = function(*values, *([name] if base in ("Add", "Sub", "Rsub", "Pow") else []))
     value, slack = result if isinstance(result, tuple) else (result, 0.0)
     return Want(np.asarray(value), "bool" if rule == "b" else name, slack)

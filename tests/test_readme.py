@@ -22,10 +22,14 @@ def run(block: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.parametrize("number", range(len(BLOCKS)))
+@pytest.mark.parametrize(
+    "number", range(len(BLOCKS)), ids=lambda n: f"{n}-torch" if BLOCKS[n].startswith("# needs torch") else str(n)
+)
 def test_a_block_runs(number: int, emulator_lib: Path) -> None:
     block = BLOCKS[number]
-    needs = block.startswith("# needs")
+    if block.startswith("# needs torch"):
+        pytest.importorskip("torch", reason="torch is not installed: pip install -e '.[test,torch]'")
+    needs = block.startswith("# needs") and not block.startswith("# needs torch")
     assert not needs or block.startswith("# needs the emulator"), "every block can be run here"
     done = run(block, ACLNN_PY_BACKEND="reference") if not needs else None
     assert done is None or done.returncode == 0, done.stderr

@@ -119,14 +119,17 @@ def test_compile_the_whole_graph(mode: int) -> None:
     compare(torch.compile(step, fullgraph=True, backend="aot_eager"), step, inputs)
 
 
-def test_compile_with_inductor() -> None:
-    """The default compiler, which chooses strides and kernels of its own around the operator."""
+@pytest.mark.parametrize("around", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["alone", "fused around"])
+def test_compile_with_inductor(around: bool) -> None:
+    """The default compiler; around the operator it chooses strides and kernels of its own, which g++ compiles."""
 
     def step(x: Any, index: Any, probs: Any) -> Any:
-        rows = torch.relu(x).t().contiguous().t()
+        if not around:
+            return ours.moe_token_unpermute_with_ep(x.t(), index, probs, range=(0, 5))
+        rows = torch.relu(x).t().contiguous()
         return ours.moe_token_unpermute_with_ep(rows, index, probs.softmax(-1), range=(0, 6)).tanh()
 
-    inputs = [torch.randn(6, 4), torch.randperm(6).int(), torch.randn(3, 2)]
+    inputs = [torch.randn(4, 6), torch.randperm(6).int(), torch.randn(3, 2)]
     compare(torch.compile(step, fullgraph=True), step, inputs)
 
 

@@ -94,6 +94,8 @@ def _finalize_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 def _finalize_backward(ctx: Any, grad_y: Any) -> tuple[Any, ...]:
     expanded_x, index, bias, scales, expert_idx = ctx.saved_tensors
     wants_x, _, wants_x1, wants_x2, wants_bias, wants_scales, *_ = ctx.needs_input_grad
+    # the gradient of a sum has strides of 0, which CANN may refuse
+    grad_y = grad_y.contiguous()
     slots = 1 if scales is None else scales.shape[1]
     if ctx.mode < 2 and slots > 1:  # the gradient reads (R, K), as modes 2 and 3 do
         index = index.reshape(slots, -1).t().reshape(-1)
@@ -222,7 +224,7 @@ def _unpermute_backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
     if not (wants_tokens or wants_probs):
         return (None,) * 5
     tokens_grad, probs_grad = torch.ops.aclnn_py.moe_token_unpermute_with_ep_grad(
-        grad, sorted_indices, permuted_tokens, probs, ctx.topk, ctx.range
+        grad.contiguous(), sorted_indices, permuted_tokens, probs, ctx.topk, ctx.range
     )
     tokens_grad = tokens_grad[: ctx.rows]  # N rows without permuted_tokens, which may have had fewer
     return tokens_grad if wants_tokens else None, None, probs_grad if wants_probs else None, None, None

@@ -94,6 +94,10 @@ class CoreChecks(Checks):
     def axis(self, name: str, tensor: str) -> int:
         """Read a dimension of a tensor; one without dimensions counts as having one."""
         rank = max(1, len(self.args[tensor].shape))
+        return self.axis_of(name, rank)
+
+    def axis_of(self, name: str, rank: int) -> int:
+        """Read a dimension of something of that rank."""
         return self._axis(name, int(self.args[name]), rank)
 
     def axes(self, name: str, tensor: str) -> tuple[int, ...]:

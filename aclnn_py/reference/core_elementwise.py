@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .core_checks import CoreChecks, Stages, Work, is_tensor, stages
-from .core_types import ACCEPTED, FLOATING, INTEGRAL, NUMERIC, category, convert, scalar_array, store
+from .core_types import ACCEPTED, FLOATING, INTEGRAL, NUMERIC, category, convert, plain, scalar_array, store
 from .numerics import Array
 
 _SAME, _FLOAT, _COMPARE, _LOGICAL = range(4)
@@ -109,6 +109,23 @@ def _where_plan(checks: CoreChecks) -> Work:
     return work
 
 
+def _masked_fill_plan(checks: CoreChecks) -> Work:
+    checks.require("selfRef", "mask", "value")
+    checks.accept(("selfRef", "value"))
+    checks.accept(("mask",), ("bool", "uint8"))
+    out = checks.args["selfRef"]
+    checks.integral_scalar("value", out.dtype.name)
+    checks.ranks(("selfRef", "mask"))
+    checks.shape("selfRef", checks.broadcast(("selfRef", "mask")), "the broadcast shape of the inputs")
+
+    def work() -> None:
+        value = scalar_array(checks.args["value"], out.dtype.name)
+        filled = np.where(convert(checks.args["mask"], "bool"), value, plain(out))
+        store(filled, out.dtype.name, out)
+
+    return work
+
+
 def _add(x: Array, y: Array, alpha: Array) -> Any:
     # two roundings, as a multiplication and an addition; for bool these are "and" and "or"
     return np.add(x, np.multiply(y, alpha))
@@ -151,6 +168,25 @@ def _sigmoid(x: Array) -> Any:
 def _gelu(x: Array) -> Any:
     # 1 + erf(z) cancels below zero, erfc(-z) does not
     return 0.5 * x.astype(np.float64) * _each(math.erfc, -x.astype(np.float64) / math.sqrt(2))
+
+
+def _silu_backward(grad: Array, x: Array) -> Any:
+    gate, wide = _sigmoid(x), x.astype(np.float64)
+    return grad * gate * (1 + wide * (1 - gate))
+
+
+def _gelu_backward(grad: Array, x: Array) -> Any:
+    wide = x.astype(np.float64)
+    density = np.exp(-0.5 * wide * wide) / math.sqrt(2 * math.pi)
+    return grad * (0.5 * _each(math.erfc, -wide / math.sqrt(2)) + wide * density)
+
+
+def _sigmoid_backward(grad: Array, y: Array) -> Any:
+    return grad.astype(np.float64) * (1 - y.astype(np.float64)) * y
+
+
+def _tanh_backward(grad: Array, y: Array) -> Any:
+    return grad.astype(np.float64) * (1 - y.astype(np.float64) ** 2)
 
 
 def _rounded(function: Callable[[Array], Any], x: Array) -> Any:
@@ -208,6 +244,22 @@ _ROWS: dict[str, _Row] = {
     "ClampMax": _Row(np.minimum, accepted=NUMERIC, inputs=("self", "clipValueMax")),
     "ClampMinTensor": _Row(np.maximum, accepted=NUMERIC, inputs=("self", "clipValueMin")),
     "ClampMaxTensor": _Row(np.minimum, accepted=NUMERIC, inputs=("self", "max")),
+    "Rsub": _Row(lambda x, y, alpha: _subtract(y, x, alpha), accepted=NUMERIC, inputs=_TWO, alpha="alpha"),
+    "Rsubs": _Row(lambda x, y, alpha: _subtract(y, x, alpha), accepted=NUMERIC, inputs=_TWO, alpha="alpha"),
+    "FloorDivide": _Row(np.floor_divide, accepted=NUMERIC, inputs=_TWO),
+    "FloorDivides": _Row(np.floor_divide, accepted=NUMERIC, inputs=_TWO),
+    "RemainderTensorTensor": _Row(np.remainder, accepted=NUMERIC, inputs=_TWO),
+    "RemainderTensorScalar": _Row(np.remainder, accepted=NUMERIC, inputs=_TWO),
+    "IsFinite": _Row(np.isfinite, _COMPARE),
+    "ThresholdBackward": _Row(
+        lambda grad, x, bound: np.where(x <= bound, 0, grad),
+        accepted=NUMERIC,
+        inputs=("gradOutput", "self", "threshold"),
+    ),
+    "SiluBackward": _Row(_silu_backward, accepted=FLOATING, inputs=("gradOutput", "self"), out="gradInput"),
+    "GeluBackward": _Row(_gelu_backward, accepted=FLOATING, inputs=("gradOutput", "self"), out="gradInput"),
+    "SigmoidBackward": _Row(_sigmoid_backward, accepted=FLOATING, inputs=("gradOutput", "output"), out="gradInput"),
+    "TanhBackward": _Row(_tanh_backward, accepted=FLOATING, inputs=("gradOutput", "output"), out="gradInput"),
     "Abs": _Row(np.absolute),
     "Neg": _Row(np.negative, accepted=NUMERIC),
     "Sign": _Row(lambda x: x if x.dtype == bool else np.sign(x), out="result"),
@@ -233,7 +285,8 @@ _ROWS: dict[str, _Row] = {
 #: Operators without an in-place form here, and the in-place operators whose parameter is not ``selfRef``.
 _NOT_INPLACE = (
     *("Maximum", "Minimum", "PowScalarTensor", "BitwiseNot", "Clamp", "ClampTensor", "ClampMin", "Abs", "Sign"),
-    *("Silu", "Gelu"),
+    *("Silu", "Gelu", "Rsub", "Rsubs", "FloorDivide", "FloorDivides", "RemainderTensorTensor", "RemainderTensorScalar"),
+    *("IsFinite", "ThresholdBackward", "SiluBackward", "GeluBackward", "SigmoidBackward", "TanhBackward"),
 )
 _INPLACE_NAMES = {"PowTensorScalar": "self", "PowTensorTensor": "self", "Sqrt": "self", "Cos": "inputRef"}
 
@@ -249,5 +302,6 @@ def operators() -> dict[str, Stages]:
     rows |= {f"aclnnInplace{n}": _inplace(n, row) for n, row in _ROWS.items() if n not in _NOT_INPLACE}
     return {
         "aclnnSWhere": stages("aclnnSWhere", _where_plan),
+        "aclnnInplaceMaskedFillScalar": stages("aclnnInplaceMaskedFillScalar", _masked_fill_plan),
         **{name: stages(name, partial(_plan, row)) for name, row in rows.items()},
     }

@@ -65,7 +65,7 @@ def _check_index(checks: CoreChecks, axis: int, limits: tuple[str, ...]) -> None
     for name in limits:
         shape = tuple(checks.args[name].shape) or (1,)
         checks.need(len(index) == len(shape), "index", f"shape {index}", f"as many dimensions as {name} {shape}")
-        fits = all(i <= n for at, (i, n) in enumerate(zip(index, shape, strict=True)) if at != axis or name != "self")
+        fits = all(i <= n for at, (i, n) in enumerate(zip(index, shape, strict=True)) if at != axis or name == "src")
         checks.need(fits, "index", f"shape {index}", f"no longer than {name} {shape}, but for dim")
 
 
@@ -124,6 +124,23 @@ def _select_plan(checks: CoreChecks) -> Work:
     return work
 
 
+def _embedding_plan(checks: CoreChecks) -> Work:
+    args = checks.args
+    checks.require("weight", "indices", "out")
+    checks.accept(("weight",))
+    checks.accept(("indices",), _INDEX)
+    checks.same("out", "weight")
+    checks.ranks(("weight", "indices", "out"))
+    checks.rank("weight", 2)
+    rows, width = args["weight"].shape
+    checks.shape("out", (*args["indices"].shape, width), "the shape of indices, then the second size of weight")
+
+    def work() -> None:
+        bits(args["out"])[...] = bits(args["weight"])[checks.indices("indices", rows)]
+
+    return work
+
+
 def _scatter_plan(checks: CoreChecks) -> Work:
     args = checks.args
     checks.require("self", "index", "src", "out")
@@ -144,6 +161,30 @@ def _scatter_plan(checks: CoreChecks) -> Work:
             source = np.atleast_1d(plain(args["src"]))[tuple(map(slice, index.shape))]
             np.add.at(total, _mesh(index, axis), source)
         _finish(total, args["out"])
+
+    return work
+
+
+def _replace_plan(target: str, out: str, checks: CoreChecks) -> Work:
+    args = checks.args
+    checks.require(target, "index", "src", out)
+    checks.accept((target,))
+    checks.accept(("index",), _INDEX)
+    checks.same("src", target)
+    checks.same(out, target)
+    checks.whole("reduce", 0, 0)  # replace; the sums are aclnnScatterAdd's
+    checks.ranks((target, "index", "src"))
+    axis = checks.axis("dim", target)
+    checks.shape(out, tuple(args[target].shape), f"the shape of {target}")
+    if size(args["index"]):
+        _check_index(checks, axis, (target, "src"))
+
+    def work() -> None:
+        result = np.array(np.atleast_1d(bits(args[target])))
+        index = np.atleast_1d(checks.indices("index", result.shape[axis]))
+        if index.size:
+            result[_mesh(index, axis)] = np.atleast_1d(bits(args["src"]))[tuple(map(slice, index.shape))]
+        bits(args[out])[...] = result.reshape(args[out].shape)
 
     return work
 
@@ -177,11 +218,11 @@ def _finish(total: Array, out: Array) -> None:
     store(total.reshape(out.shape), out.dtype.name, out)
 
 
-def _cat_plan(checks: CoreChecks) -> Work:
+def _list_checks(checks: CoreChecks) -> tuple[CoreChecks, list[str], str]:
+    """Check a list of tensors but for shapes: each gets a name of its own; with the names and the common type."""
     checks.require("tensors", "out")
     tensors = checks.args["tensors"]
     names = [f"tensors[{at}]" for at in range(len(tensors))]
-    # each tensor under a name of its own, for the checks
     inner = CoreChecks(checks.api, {**checks.args, **dict(zip(names, tensors, strict=True))})
     inner.require(*names)
     inner.need(bool(names), "tensors", "an empty list", "at least one tensor")
@@ -189,6 +230,25 @@ def _cat_plan(checks: CoreChecks) -> Work:
     common = inner.promoted(names)
     inner.stores(common, "out")
     inner.ranks((*names, "out"))
+    return inner, names, common
+
+
+def _stack_plan(checks: CoreChecks) -> Work:
+    inner, names, common = _list_checks(checks)
+    first = tuple(inner.args[names[0]].shape)
+    axis = inner.axis_of("dim", len(first) + 1)
+    for name in names:
+        inner.shape(name, first, f"the shape of {names[0]}")
+    inner.shape("out", (*first[:axis], len(names), *first[axis:]), "the tensors along a new dimension")
+
+    def work() -> None:
+        store(np.stack([convert(inner.args[name], common) for name in names], axis), common, inner.args["out"])
+
+    return work
+
+
+def _cat_plan(checks: CoreChecks) -> Work:
+    inner, names, common = _list_checks(checks)
     # a tensor of shape (0,) joins any others
     kept = [name for name in names if tuple(inner.args[name].shape) != (0,)] or names[:1]
     first = tuple(inner.args[kept[0]].shape)
@@ -237,6 +297,10 @@ def operators() -> dict[str, Stages]:
         "aclnnGather": _gather_plan,
         "aclnnIndexSelect": _select_plan,
         "aclnnScatterAdd": _scatter_plan,
+        "aclnnScatter": partial(_replace_plan, "self", "out"),
+        "aclnnInplaceScatter": partial(_replace_plan, "selfRef", "selfRef"),
+        "aclnnStack": _stack_plan,
+        "aclnnEmbedding": _embedding_plan,
         "aclnnIndexAdd": _index_add_plan,
         "aclnnCat": _cat_plan,
         "aclnnPermute": _permute_plan,

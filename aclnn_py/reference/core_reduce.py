@@ -80,6 +80,17 @@ def _check_extreme(checks: CoreChecks, axes: tuple[int, ...], keep: str) -> None
     checks.need(size(checks.args["self"]) > 0 or not size(checks.args["out"]), "self", f"shape {shape}", "an element")
 
 
+def _whole_extreme_plan(function: Callable[..., Any], checks: CoreChecks) -> Work:
+    args = checks.args
+    checks.require("self", "out")
+    checks.accept(("self", "out"))
+    checks.same("out", "self")
+    checks.ranks(("self", "out"))
+    checks.shape("out", (), "one element")
+    checks.need(size(args["self"]) > 0, "self", f"shape {tuple(args['self'].shape)}", "an element")
+    return lambda: store(function(plain(args["self"])), args["out"].dtype.name, args["out"])
+
+
 def _position_plan(function: Callable[..., Any], checks: CoreChecks) -> Work:
     args = checks.args
     checks.require("self", "out")
@@ -93,6 +104,43 @@ def _position_plan(function: Callable[..., Any], checks: CoreChecks) -> Work:
         out = args["out"]
         if out.size:
             store(function(np.atleast_1d(plain(args["self"])), axis=axis).reshape(out.shape), "int64", out)
+
+    return work
+
+
+def _truth_plan(function: Callable[..., Any], checks: CoreChecks) -> Work:
+    args = checks.args
+    checks.require("self", "dim", "out")
+    checks.accept(("self",))
+    checks.accept(("out",), ("bool", "uint8"))
+    checks.ranks(("self", "out"))
+    axes = checks.axes("dim", "self")
+    shape = _reduced(tuple(args["self"].shape), axes, args["keepdim"])
+    checks.shape("out", shape, "the shape that is left of self")
+
+    def work() -> None:
+        store(function(np.atleast_1d(plain(args["self"])) != 0, axis=axes).reshape(shape), "bool", args["out"])
+
+    return work
+
+
+def _extreme_and_position_plan(value: Callable[..., Any], position: Callable[..., Any], checks: CoreChecks) -> Work:
+    args = checks.args
+    checks.require("self", "out", "indicesOut")
+    checks.accept(("self", "out"))
+    checks.accept(("indicesOut",), ("int64", "int32"))
+    checks.same("out", "self")
+    checks.ranks(("self", "out", "indicesOut"))
+    axis = checks.axis("dim", "self")
+    _check_extreme(checks, (axis,), "keepdim")
+    checks.shape("indicesOut", tuple(args["out"].shape), "the shape of out")
+
+    def work() -> None:
+        if args["out"].size:
+            values = np.atleast_1d(plain(args["self"]))
+            places = position(values, axis=axis).reshape(args["out"].shape)
+            store(value(values, axis=axis).reshape(args["out"].shape), args["out"].dtype.name, args["out"])
+            store(places, "int64", args["indicesOut"])
 
     return work
 
@@ -150,6 +198,10 @@ def _softmax_backward(grad: Array, output: Array, axis: int) -> Any:
     return output * (grad - (grad * output).sum(axis=axis, keepdims=True))
 
 
+def _log_softmax_backward(grad: Array, output: Array, axis: int) -> Any:
+    return grad - np.exp(output) * grad.sum(axis=axis, keepdims=True)
+
+
 def operators() -> dict[str, Stages]:
     """Give the stages of the reductions by name."""
     plans: dict[str, Callable[[CoreChecks], Work]] = {
@@ -157,6 +209,13 @@ def operators() -> dict[str, Stages]:
         "aclnnMean": partial(_sum_plan, _mean, "dim", "keepDim", FLOATING),
         "aclnnAmax": partial(_extreme_plan, np.amax),
         "aclnnAmin": partial(_extreme_plan, np.amin),
+        "aclnnAny": partial(_truth_plan, np.any),
+        "aclnnAll": partial(_truth_plan, np.all),
+        "aclnnMaxDim": partial(_extreme_and_position_plan, np.amax, np.argmax),
+        "aclnnMinDim": partial(_extreme_and_position_plan, np.amin, np.argmin),
+        "aclnnMax": partial(_whole_extreme_plan, np.amax),
+        "aclnnMin": partial(_whole_extreme_plan, np.amin),
+        "aclnnLogSoftmaxBackward": partial(_softmax_plan, _log_softmax_backward, ("gradOutput", "output")),
         "aclnnArgMax": partial(_position_plan, np.argmax),
         "aclnnArgMin": partial(_position_plan, np.argmin),
         "aclnnCumsum": _cumsum_plan,

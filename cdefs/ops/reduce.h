@@ -68,6 +68,47 @@ aclnnStatus aclnnCumsumGetWorkspaceSize(
 aclnnStatus aclnnCumsum(
     void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, aclrtStream stream);
 
+aclnnStatus aclnnMaxGetWorkspaceSize(
+    const aclTensor *self, aclTensor *out, uint64_t *workspaceSize, aclOpExecutor **executor);
+aclnnStatus aclnnMax(
+    void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, aclrtStream stream);
+
+aclnnStatus aclnnMinGetWorkspaceSize(
+    const aclTensor *self, aclTensor *out, uint64_t *workspaceSize, aclOpExecutor **executor);
+aclnnStatus aclnnMin(
+    void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, aclrtStream stream);
+
+aclnnStatus aclnnLogSoftmaxBackwardGetWorkspaceSize(
+    const aclTensor *gradOutput, const aclTensor *output, int64_t dim, aclTensor *out, uint64_t
+    *workspaceSize, aclOpExecutor **executor);
+aclnnStatus aclnnLogSoftmaxBackward(
+    void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, aclrtStream stream);
+
+aclnnStatus aclnnAnyGetWorkspaceSize(
+    const aclTensor *self, const aclIntArray *dim, bool keepdim, aclTensor *out, uint64_t *workspaceSize,
+    aclOpExecutor **executor);
+aclnnStatus aclnnAny(
+    void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, aclrtStream stream);
+
+aclnnStatus aclnnAllGetWorkspaceSize(
+    const aclTensor *self, const aclIntArray *dim, bool keepdim, aclTensor *out, uint64_t *workspaceSize,
+    aclOpExecutor **executor);
+aclnnStatus aclnnAll(
+    void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, aclrtStream stream);
+
+/* CANN calls their last output indices; here outputs are told by their names. */
+aclnnStatus aclnnMaxDimGetWorkspaceSize(
+    const aclTensor *self, int64_t dim, bool keepdim, aclTensor *out, aclTensor *indicesOut, uint64_t
+    *workspaceSize, aclOpExecutor **executor);
+aclnnStatus aclnnMaxDim(
+    void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, aclrtStream stream);
+
+aclnnStatus aclnnMinDimGetWorkspaceSize(
+    const aclTensor *self, int64_t dim, bool keepdim, aclTensor *out, aclTensor *indicesOut, uint64_t
+    *workspaceSize, aclOpExecutor **executor);
+aclnnStatus aclnnMinDim(
+    void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, aclrtStream stream);
+
 #ifdef __cplusplus
 }
 #endif

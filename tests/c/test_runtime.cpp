@@ -317,7 +317,9 @@ static void information() {
     OK(aclsysGetVersionStr(const_cast<char *>("runtime"), text));
     EXPECT(std::string(text) == "9.1.0");
     int64_t value = 7;
-    EXPECT_CODE(aclrtGetSysParamOpt(ACL_OPT_DETERMINISTIC, &value), 107021);
+    OK(aclrtGetSysParamOpt(ACL_OPT_DETERMINISTIC, &value));
+    EXPECT(value == 0);
+    EXPECT_CODE(aclrtCtxGetSysParamOpt(ACL_OPT_DETERMINISTIC, &value), 107021);
     OK(aclrtSetSysParamOpt(ACL_OPT_DETERMINISTIC, 1));
     OK(aclrtGetSysParamOpt(ACL_OPT_DETERMINISTIC, &value));
     EXPECT(value == 1);

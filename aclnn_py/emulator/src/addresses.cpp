@@ -16,7 +16,7 @@ bool is_output(const std::string &name) {
         size_t n = strlen(tail);
         return name.size() >= n && name.compare(name.size() - n, n, tail) == 0;
     };
-    return name == "out" || name == "y" || ends("Out") || ends("Ref") || ends("OutOptional");
+    return name == "out" || name == "y" || name == "gradInput" || ends("Out") || ends("Ref") || ends("OutOptional");
 }
 
 // The argument at that position among the tensor (and tensor list) arguments: of one side, or inputs then outputs.

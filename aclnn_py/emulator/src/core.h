@@ -30,6 +30,8 @@ struct ThreadState {
     uint32_t context_generation = 0;
     uint64_t last_stage_one = 0;  // serial of the thread's newest stage one
     TaskFault *task = nullptr;    // the kernel running on this thread
+    bool hands_over = false;      // torch_npu's: its executors may be launched on another thread
+    bool pool = false;            // torch_npu's memory pool is in use
     std::unique_ptr<ThreadCache> cache;
 };
 

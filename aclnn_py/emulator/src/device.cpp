@@ -1,5 +1,6 @@
 #include "device.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <mutex>
 #include <set>
@@ -21,6 +22,7 @@ struct Device {
 struct Devices {
     std::mutex mutex;
     Device device[64];
+    std::atomic<int> fallback{-1};  // of threads that set none; -1: they have none
 };
 
 Devices &devices() {
@@ -118,14 +120,25 @@ aclError reset_device(const char *api, int32_t id, bool force) {
 
 }  // namespace
 
+void set_default_device(int id) { devices().fallback.store(id); }
+
 Context *current_context(const char *api) {
     ThreadState &state = thread_state();
     Context *context = contexts().get_same(state.context, state.context_generation);
+    int fallback = devices().fallback.load(std::memory_order_relaxed);
+    if (context == nullptr && fallback >= 0 && fallback < device_count()) {
+        std::lock_guard<std::mutex> lock(devices().mutex);
+        void *&handle = devices().device[fallback].context;
+        if (handle == nullptr) handle = new_context(fallback, true);
+        make_current(handle);
+        context = contexts().get(handle);
+    }
     if (context == nullptr) fail(api, 107002, "this thread has no device: call aclrtSetDevice first");
     return context;
 }
 
 void close_all_devices() {
+    set_default_device(-1);
     std::lock_guard<std::mutex> lock(devices().mutex);
     for (void *handle : contexts().all()) {
         Context *context = contexts().get(handle);
@@ -176,6 +189,30 @@ aclError aclrtGetDeviceCount(uint32_t *count) {
     if (count == nullptr) return fail(__func__, 100000, "the pointer to fill is null");
     *count = static_cast<uint32_t>(device_count());
     return 0;
+}
+
+aclError aclrtGetPrimaryCtxState(int32_t deviceId, uint32_t *flags, int32_t *active) {
+    EMU_ENTER_STATUS();
+    if (active == nullptr) return fail(__func__, 100000, "the pointer to fill is null");
+    if (!good_device(__func__, deviceId)) return 107001;
+    std::lock_guard<std::mutex> lock(devices().mutex);
+    if (flags != nullptr) *flags = 0;
+    *active = devices().device[deviceId].context != nullptr;
+    return 0;
+}
+
+// Every device can read every other's memory, all of it being the host's.
+aclError aclrtDeviceCanAccessPeer(int32_t *canAccessPeer, int32_t deviceId, int32_t peerDeviceId) {
+    EMU_ENTER_STATUS();
+    if (canAccessPeer == nullptr) return fail(__func__, 100000, "the pointer to fill is null");
+    if (!good_device(__func__, deviceId) || !good_device(__func__, peerDeviceId)) return 107001;
+    *canAccessPeer = deviceId != peerDeviceId;
+    return 0;
+}
+
+aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t) {
+    EMU_ENTER_STATUS();
+    return good_device(__func__, peerDeviceId) ? 0 : 107001;
 }
 
 aclError aclrtGetRunMode(aclrtRunMode *runMode) {

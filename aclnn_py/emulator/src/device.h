@@ -24,6 +24,9 @@ Context *current_context(const char *api);
 // sets code: 107002 without a context, 107017 for a handle that is none, 107003 for another context's stream.
 std::shared_ptr<Stream> resolve_stream(const char *api, aclrtStream stream, int &code, bool any_context = false);
 
+// The device of threads that set none, -1 for none, as aclInit's configuration may name it.
+void set_default_device(int id);
+
 // What aclFinalize does: every context, stream and allocation goes.
 void close_all_devices();
 

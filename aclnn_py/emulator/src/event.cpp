@@ -1,4 +1,5 @@
 // Events: points in the order of a stream that other streams and the host wait for.
+#include <atomic>
 #include <chrono>
 
 #include "device.h"
@@ -22,6 +23,7 @@ struct Recording {
     std::weak_ptr<Stream> stream;
     uint64_t sequence = 0;
     std::vector<Mark> history;  // what is known to have run once this is done
+    std::atomic<int> waiting{0};  // streams that have been told to wait for this and have not yet
 
     void finish() {
         std::lock_guard<std::mutex> lock(mutex);
@@ -61,8 +63,10 @@ struct WaitTask : Task {
     std::shared_ptr<Recording> recording;
     int run(std::string &) override {
         recording->wait(Deadline::max());
+        --recording->waiting;
         return 0;
     }
+    void cancel() override { --recording->waiting; }
 };
 
 struct Event {
@@ -203,6 +207,7 @@ aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
     }
     auto task = std::make_unique<WaitTask>();
     task->recording = recording;
+    ++recording->waiting;
     on->learn(recording->history);
     on->push(std::move(task));
     return 0;
@@ -222,6 +227,29 @@ aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus *statu
     } else if (recording != nullptr) {
         if (auto stream = recording->stream.lock()) stream->help();
     }
+    return 0;
+}
+
+aclError aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus *status) {
+    EMU_ENTER_STATUS();
+    if (status == nullptr) return fail(__func__, 100000, "the pointer to fill is null");
+    int code = 0;
+    EventPointer found = find(__func__, event, code);
+    if (found == nullptr) return code;
+    std::shared_ptr<Recording> recording = found->newest();
+    bool waited = recording == nullptr || recording->waiting.load() == 0;
+    *status = waited ? ACL_EVENT_WAIT_STATUS_COMPLETE : ACL_EVENT_WAIT_STATUS_NOT_READY;
+    return 0;
+}
+
+aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
+    EMU_ENTER_STATUS();
+    int code = 0;
+    EventPointer found = find(__func__, event, code);
+    if (found == nullptr || resolve_stream(__func__, stream, code) == nullptr) return code;
+    // those that wait keep the recording they were given
+    std::lock_guard<std::mutex> newest(found->mutex);
+    found->recording = nullptr;
     return 0;
 }
 

@@ -89,6 +89,7 @@ aclnnStatus Call::begin() {
     ThreadState &state = thread_state();
     state.last_stage_one = executor->serial;
     executor->thread = state.id;
+    executor->handed_over = state.hands_over;
     executor->config = current_config();
     executor->args.reserve(24);
     executor->operands.reserve(16);
@@ -155,7 +156,7 @@ aclnnStatus stage_two(const Op &op, void *workspace, uint64_t workspace_size, ac
         return code;
     };
     if (injected != 0) return consume(injected);
-    if (executor->thread != thread_state().id &&
+    if (executor->thread != thread_state().id && !executor->handed_over &&
         violation(api, "launched on another thread than its stage one, whose op cache it points into")) {
         return consume(561000);
     }
@@ -216,6 +217,7 @@ aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor *executor) {
                                       "cannot be made repeatable");
     }
     ThreadState &state = thread_state();
+    if (state.pool) return fail(__func__, 561000, "torch_npu's memory pool is in use on this thread");
     if ((found->thread != state.id || found->serial != state.last_stage_one) &&
         violation(__func__, "must follow its own stage one at once, on the same thread")) {
         return 561000;
@@ -238,3 +240,17 @@ aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor *executor) {
     release(executor, found);
     return injected;
 }
+
+// ---- what torch_npu calls around each stage one -----------------------------------------------------------------
+
+// Its queue runs stage two on another thread while this one lives, as CANN allows. The mark stays: one stage one may run
+// within another, and the inner one ends first.
+extern "C" int InitHugeMemThreadLocal(void *, bool) {
+    thread_state().hands_over = true;
+    thread_state().pool = true;
+    return 0;
+}
+
+extern "C" void UnInitHugeMemThreadLocal(void *, bool) { thread_state().pool = false; }
+
+extern "C" void ReleaseHugeMem(void *, bool) {}

@@ -36,6 +36,7 @@ struct Executor {
     const char *parameters = nullptr;  // C names, separated by commas
     bool wrapper = false;              // A': from a hit in the op cache
     bool repeatable = false;
+    bool handed_over = false;          // may be launched on another thread
     bool launch = true;
     State state = State::Ready;
     uint64_t thread = 0;

@@ -37,7 +37,8 @@ aclError get_parameter(const char *api, int scope, aclSysParamOpt opt, int64_t *
     if (value == nullptr) return fail(api, 100000, "the pointer to fill is null");
     if (opt < 0 || opt > 3) return fail(api, 107000, "unknown option %d", opt);
     std::lock_guard<std::mutex> lock(parameters().mutex);
-    if (!parameters().set[scope][opt]) return fail(api, 107021, "option %d was never set", opt);
+    // torch_npu reads the process's options before it sets any, and counts on an answer
+    if (scope != 0 && !parameters().set[scope][opt]) return fail(api, 107021, "option %d was never set", opt);
     *value = parameters().value[scope][opt];
     return 0;
 }
@@ -213,6 +214,34 @@ aclError aclrtCtxGetSysParamOpt(aclSysParamOpt opt, int64_t *value) {
 
 aclError aclrtSetOpExecuteTimeOut(uint32_t) {
     EMU_ENTER_STATUS();
+    return 0;
+}
+
+aclError aclrtSetOpWaitTimeout(uint32_t) {
+    EMU_ENTER_STATUS();
+    return 0;
+}
+
+// Kernels here give infinities and NaN, as these products do unless told to saturate.
+aclError aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode) {
+    EMU_ENTER_STATUS();
+    if (mode == ACL_RT_OVERFLOW_MODE_INFNAN || current_config().product == Product::Other) return 0;
+    return fail(__func__, 207000, "mode is %d; the emulator has ACL_RT_OVERFLOW_MODE_INFNAN (1) alone", mode);
+}
+
+aclError aclrtGetDeviceInfo(uint32_t deviceId, aclrtDevAttr attr, int64_t *value) {
+    switch (attr) {
+        case ACL_DEV_ATTR_AICORE_CORE_NUM:
+        case ACL_DEV_ATTR_CUBE_CORE_NUM: return aclGetDeviceCapability(deviceId, ACL_DEVICE_INFO_AI_CORE_NUM, value);
+        case ACL_DEV_ATTR_VECTOR_CORE_NUM: return aclGetDeviceCapability(deviceId, ACL_DEVICE_INFO_VECTOR_CORE_NUM, value);
+        case ACL_DEV_ATTR_L2_CACHE_SIZE: return aclGetDeviceCapability(deviceId, ACL_DEVICE_INFO_L2_SIZE, value);
+        default: break;
+    }
+    EMU_ENTER_STATUS();
+    if (value == nullptr) return fail(__func__, 100000, "the pointer to fill is null");
+    if (deviceId >= static_cast<uint32_t>(settings().devices)) return fail(__func__, 107001, "device %u does not exist", deviceId);
+    if (attr != ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE) return fail(__func__, 207000, "the emulator has no attribute %d", attr);
+    *value = static_cast<int64_t>(settings().memory);
     return 0;
 }
 

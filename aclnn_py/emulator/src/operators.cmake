@@ -7,6 +7,9 @@ set(ACLNN_OPERATORS
   MoeTokenPermuteWithEpGrad
   MoeTokenUnpermuteWithEp
   MoeTokenUnpermuteWithEpGrad
+  All Any Embedding InplaceScatter LogSoftmaxBackward Max MaxDim Min MinDim Scatter Stack
+  FloorDivide FloorDivides GeluBackward InplaceMaskedFillScalar IsFinite RemainderTensorScalar
+  RemainderTensorTensor Rsub Rsubs SigmoidBackward SiluBackward TanhBackward ThresholdBackward
   Abs Add Addmm Adds Amax Amin Arange ArgMax ArgMin BatchMatMul BitwiseAndScalar BitwiseAndTensor BitwiseNot
   BitwiseOrScalar BitwiseOrTensor BitwiseXorScalar BitwiseXorTensor Cast Cat Ceil Clamp ClampMax
   ClampMaxTensor ClampMin ClampMinTensor ClampTensor Cos Cumsum Div Divs EqScalar EqTensor Erf Exp Floor

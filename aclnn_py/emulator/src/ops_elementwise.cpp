@@ -240,6 +240,30 @@ template <class C>
 C round_up(C x) { return std::ceil(x); }
 inline int64_t round_up(int64_t x) { return x; }
 
+// Rounded down, as floats by way of the remainder, which is exact.
+int64_t floor_divide(int64_t x, int64_t y) {
+    if (y == 0) return 0;
+    if (y == -1) return subtract(int64_t{0}, x);
+    return x / y - (x % y != 0 && (x < 0) != (y < 0));
+}
+int64_t remainder_of(int64_t x, int64_t y) { return y == 0 || y == -1 ? 0 : x - floor_divide(x, y) * y; }
+
+template <class C>
+C floor_divide(C x, C y) {
+    if (y == 0) return x / y;
+    C rest = std::fmod(x, y), quotient = (x - rest) / y;
+    if (rest != 0 && (y < 0) != (rest < 0)) quotient -= 1;
+    if (quotient == 0) return std::copysign(C{0}, x / y);
+    C whole = std::floor(quotient);
+    return quotient - whole > C{0.5} ? whole + 1 : whole;
+}
+template <class C>
+C remainder_of(C x, C y) {
+    C rest = std::fmod(x, y);
+    if (rest == 0) return std::copysign(rest, y);
+    return rest != rest || (y < 0) == (rest < 0) ? rest : rest + y;
+}
+
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 // A function of up to three operands of type C.
@@ -258,6 +282,16 @@ double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
             double x = narrow;                  \
             return static_cast<C>(expression);  \
         }                                       \
+    }
+
+// Of two operands.
+#define EMU_WIDE2(Name, expression)                       \
+    struct Name {                                         \
+        template <class C>                                \
+        static C of(C first, C second, C) {               \
+            double x = first, y = second;                 \
+            return static_cast<C>(expression);            \
+        }                                                 \
     }
 
 EMU_FUNCTION(AddOf, add(x, multiply(y, z)));
@@ -301,6 +335,17 @@ EMU_WIDE(TanhOf, std::tanh(x));
 EMU_WIDE(ErfOf, std::erf(x));
 EMU_WIDE(SigmoidOf, sigmoid(x));
 EMU_WIDE(SiluOf, x * sigmoid(x));
+EMU_FUNCTION(RsubOf, subtract(y, multiply(x, z)));
+EMU_FUNCTION(FloorDivideOf, floor_divide(x, y));
+EMU_FUNCTION(RemainderOf, remainder_of(x, y));
+EMU_FUNCTION(IsFiniteOf, x - x == 0);
+EMU_FUNCTION(MaskedFillOf, y != 0 ? z : x);
+EMU_FUNCTION(ThresholdBackwardOf, y <= z ? C{0} : x);
+EMU_WIDE2(SigmoidBackwardOf, x * (1 - y) * y);
+EMU_WIDE2(TanhBackwardOf, x * (1 - y * y));
+EMU_WIDE2(SiluBackwardOf, x * sigmoid(y) * (1 + y * (1 - sigmoid(y))));
+EMU_WIDE2(GeluBackwardOf, x * (0.5 * std::erfc(-y * 0.70710678118654752440) +
+                               y * std::exp(-0.5 * y * y) * 0.39894228040143267794));
 EMU_WIDE(GeluOf, 0.5 * x * std::erfc(-x * 0.70710678118654752440));
 
 // ---- forms
@@ -397,6 +442,25 @@ EMU_ROW(Sqrt, kUnary, floating<SqrtOf>(), Accept::All, Result::Float);
 EMU_ROW(InplaceSqrt, {"r", {"self"}}, floating<SqrtOf>(), Accept::All, Result::Float);
 EMU_ROW(Cos, {"to", {"input", "out"}}, floating<CosOf>(), Accept::All, Result::Float);
 EMU_ROW(InplaceCos, {"r", {"inputRef"}}, floating<CosOf>(), Accept::All, Result::Float);
+
+#define EMU_RSUB(Name, ...) EMU_ROW(Name, __VA_ARGS__, any<RsubOf>(), Accept::Numeric)
+EMU_RSUB(Rsub, kTensorsAlpha);
+EMU_RSUB(Rsubs, kScalarAlpha);
+EMU_ROW(FloorDivide, kTensors, any<FloorDivideOf>(), Accept::Numeric);
+EMU_ROW(FloorDivides, kScalar, any<FloorDivideOf>(), Accept::Numeric);
+EMU_ROW(RemainderTensorTensor, kTensors, any<RemainderOf>(), Accept::Numeric);
+EMU_ROW(RemainderTensorScalar, kScalar, any<RemainderOf>(), Accept::Numeric);
+EMU_ROW(IsFinite, kUnary, any<IsFiniteOf>(), Accept::All, Result::Bool);
+EMU_ROW(InplaceMaskedFillScalar, {"rca", {"selfRef", "mask", "value"}}, any<MaskedFillOf>());
+
+#define EMU_BACKWARD(Name, forward)                                                        \
+    EMU_ROW(Name, {"tto", {"gradOutput", forward, "gradInput"}}, floating<Name##Of>(), Accept::Floating)
+EMU_BACKWARD(SiluBackward, "self");
+EMU_BACKWARD(GeluBackward, "self");
+EMU_BACKWARD(SigmoidBackward, "output");
+EMU_BACKWARD(TanhBackward, "output");
+EMU_ROW(ThresholdBackward, {"ttso", {"gradOutput", "self", "threshold", "out"}}, any<ThresholdBackwardOf>(),
+        Accept::Numeric);
 
 #define EMU_FLOAT(Name) EMU_UNARY(Name, floating<Name##Of>(), Accept::All, Result::Float)
 EMU_FLOAT(Exp);

@@ -168,6 +168,52 @@ void run_scatter_add(std::vector<Arg> &args, const Config &) {
     });
 }
 
+// ---- aclnnScatter (self, dim, index, src, reduce, out), aclnnInplaceScatter (the same without out)
+
+template <bool inplace>
+Status check_scatter(const std::vector<Arg> &args, const Config &) {
+    const char *name = inplace ? "selfRef" : "self";
+    EMU_PASS(check_core_present(args, {{0, name}, {2, "index"}, {3, "src"}}));
+    if (!inplace) EMU_PASS(check_core_present(args, {{5, "out"}}));
+    EMU_PASS(check_core(args, {{0, name}, {2, "index", Accept::Index}, {3, "src"}}));
+    const View &self = args[0].tensor, &index = args[2].tensor, &src = args[3].tensor;
+    EMU_PASS(check_same_dtype(src, "src", self.dtype, name));
+    if (!inplace) EMU_PASS(check_same_dtype(args[5].tensor, "out", self.dtype, name));
+    EMU_REQUIRE(args[4].i == 0, kParamInvalid, "reduce is ", args[4].i, "; accepted: 0 (replace)");
+    EMU_PASS(check_rank(self, name));
+    EMU_PASS(check_rank(index, "index"));
+    EMU_PASS(check_rank(src, "src"));
+    int d;
+    EMU_PASS(check_dim(args[1].i, self.ndim, "dim", d));
+    if (!inplace) EMU_PASS(check_shape(args[5].tensor, "out", shape_of(self)));
+    if (index.numel() > 0) {
+        EMU_PASS(check_index_fits(index, self, name, d));
+        EMU_PASS(check_index_fits(index, src, "src", -1));
+    }
+    return ready(0, self.numel() == 0);
+}
+
+template <bool inplace>
+void run_scatter(std::vector<Arg> &args, const Config &) {
+    const View &target = args[inplace ? 0 : 5].tensor;
+    Dense source(args[3].tensor, target.dtype);  // the output may overlap it
+    if (!inplace) copy(args[0].tensor, target);
+    View index = at_least_1d(args[2].tensor);
+    if (index.numel() == 0) return;
+    int d = wrap_dim(args[1].i, args[0].tensor);
+    const View views[] = {reached(target, index, d), index, reached(source.view, index, d)};
+    const View &out = views[0];
+    int64_t n = index.dims[d], item = dtype_size(out.dtype), to = step_along(out, d), from = step_along(views[2], d);
+    each_line(views, d, [&](char *const *at) {
+        std::vector<int64_t> places(n);
+        load(index.dtype, at[1], step_along(index, d), n, places.data());
+        for (int64_t i = 0; i < n; ++i) {
+            if (!in_bounds("aclnnScatter", places[i], out.dims[d])) continue;
+            std::memcpy(at[0] + places[i] * to, at[2] + i * from, item);
+        }
+    });
+}
+
 // ---- aclnnIndexSelect (self, dim, index, out), aclnnIndexAdd (self, dim, index, source, alpha, out)
 
 Status check_index_rank(const View &index) {
@@ -197,6 +243,34 @@ void run_index_select(std::vector<Arg> &args, const Config &) {
             copy(pick(self, d, index[i]), pick(out, d, static_cast<int64_t>(i)));
         }
     }
+}
+
+// ---- aclnnEmbedding (weight, indices, out)
+
+Status check_embedding(const std::vector<Arg> &args, const Config &) {
+    EMU_PASS(check_core(args, {{0, "weight"}, {1, "indices", Accept::Index}, {2, "out"}}));
+    const View &weight = args[0].tensor, &indices = args[1].tensor, &out = args[2].tensor;
+    EMU_PASS(check_same_dtype(out, "out", weight.dtype, "weight"));
+    EMU_REQUIRE(weight.ndim == 2, kParamInvalid, "weight has shape ", shape_text(weight), "; accepted: two dims");
+    Shape shape = shape_of(indices);
+    shape.push_back(weight.dims[1]);
+    EMU_PASS(check_shape(out, "out", shape));
+    return ready(0, out.numel() == 0);
+}
+
+void run_embedding(std::vector<Arg> &args, const Config &) {
+    const View &weight = args[0].tensor, &out = args[2].tensor;
+    const View views[] = {subset(out, ~(1u << (out.ndim - 1))), args[1].tensor};
+    View row = pick(weight, 0, 0), place = row;
+    place.strides[0] = out.strides[out.ndim - 1];
+    each_index(views, weight.dims[1], [&](char *const *at) {
+        int64_t from = 0;
+        load(views[1].dtype, at[1], 0, 1, &from);
+        if (!in_bounds("aclnnEmbedding", from, weight.dims[0])) return;
+        View to = place;
+        to.data = at[0];
+        copy(pick(weight, 0, from), to);
+    });
 }
 
 Status check_index_add(const std::vector<Arg> &args, const Config &) {
@@ -310,6 +384,46 @@ void run_cat(std::vector<Arg> &args, const Config &) {
     }
 }
 
+// ---- aclnnStack (tensors, dim, out)
+
+Status check_stack(const std::vector<Arg> &args, const Config &) {
+    EMU_PASS(check_core_present(args, {{0, "tensors"}, {2, "out"}}));
+    const std::vector<View> &tensors = args[0].tensors;
+    const View &out = args[2].tensor;
+    EMU_REQUIRE(!tensors.empty(), kParamInvalid, "tensors is an empty list; accepted: at least one tensor");
+    auto name = [](size_t i) { return text("tensors[", i, "]"); };
+    for (size_t i = 0; i < tensors.size(); ++i) {
+        EMU_REQUIRE(tensors[i].dtype != ACL_DT_UNDEFINED, kParamNullptr, name(i),
+                    " is a null pointer; it is required");
+    }
+    for (size_t i = 0; i < tensors.size(); ++i) {
+        EMU_PASS(check_core_dtype(tensors[i].dtype, name(i).c_str(), Accept::All));
+    }
+    EMU_PASS(check_core_dtype(out.dtype, "out", Accept::All));
+    EMU_PASS(check_castable(cat_dtype(tensors), out, "out"));
+    for (size_t i = 0; i < tensors.size(); ++i) EMU_PASS(check_rank(tensors[i], name(i).c_str()));
+    EMU_PASS(check_rank(out, "out"));
+    Shape shape = shape_of(tensors[0]);
+    int d;
+    EMU_PASS(check_dim(args[1].i, tensors[0].ndim + 1, "dim", d));
+    for (size_t i = 0; i < tensors.size(); ++i) EMU_PASS(check_shape(tensors[i], name(i).c_str(), shape));
+    shape.insert(shape.begin() + d, static_cast<int64_t>(tensors.size()));
+    EMU_PASS(check_shape(out, "out", shape));
+    return ready(0, out.numel() == 0);
+}
+
+void run_stack(std::vector<Arg> &args, const Config &) {
+    const std::vector<View> &tensors = args[0].tensors;
+    const View &out = args[2].tensor;
+    aclDataType common = cat_dtype(tensors);
+    int d = wrap_dim(args[1].i, out);
+    for (size_t i = 0; i < tensors.size(); ++i) {
+        View to = pick(out, d, static_cast<int64_t>(i));
+        bool twice = tensors[i].dtype != common && out.dtype != common;
+        copy(twice ? Dense(tensors[i], common).view : tensors[i], to);
+    }
+}
+
 // ---- aclnnPermute (self, dims, out)
 
 std::vector<int> permutation(const std::vector<Arg> &args) {
@@ -349,6 +463,10 @@ EMU_OPERATOR(ScatterAdd, check_scatter_add, run_scatter_add);
 EMU_OPERATOR(IndexSelect, check_index_select, run_index_select);
 EMU_OPERATOR(IndexAdd, check_index_add, run_index_add);
 EMU_OPERATOR(Cat, check_cat, run_cat);
+EMU_OPERATOR(Scatter, check_scatter<false>, run_scatter<false>);
+EMU_OPERATOR(InplaceScatter, check_scatter<true>, run_scatter<true>);
+EMU_OPERATOR(Embedding, check_embedding, run_embedding);
+EMU_OPERATOR(Stack, check_stack, run_stack);
 EMU_OPERATOR(Permute, check_permute, run_permute);
 
 }  // namespace emu

@@ -56,6 +56,17 @@ using LargestAt = Extreme<C, true, true>;
 template <class C>
 using SmallestAt = Extreme<C, false, true>;
 
+template <class C, bool every>
+struct Truth {
+    bool value = every;
+    void add(C x) { value = every ? value && x != 0 : value || x != 0; }
+    C result(int64_t) const { return value; }
+};
+template <class C>
+using Every = Truth<C, true>;
+template <class C>
+using Some = Truth<C, false>;
+
 template <template <class> class Fold>
 void reduce(const View &tensor, uint32_t mask, bool keep, aclDataType as, const View &out) {
     View self = at_least_1d(tensor), inner = subset(self, mask);
@@ -164,6 +175,21 @@ void run_amax(std::vector<Arg> &args, const Config &) {
     reduce<Fold>(self, dims_mask(args[1], self), args[2].i != 0, self.dtype, args[3].tensor);
 }
 
+// ---- aclnnMax, aclnnMin: (self, out)
+
+Status check_max(const std::vector<Arg> &args, const Config &) {
+    EMU_PASS(check_core(args, {{0, "self"}, {1, "out"}}));
+    const View &self = args[0].tensor, &out = args[1].tensor;
+    EMU_PASS(check_same_dtype(out, "out", self.dtype, "self"));
+    EMU_PASS(check_reduced(self, ~0u, false, out));
+    return check_extreme(self, out);
+}
+
+template <template <class> class Fold>
+void run_max(std::vector<Arg> &args, const Config &) {
+    reduce<Fold>(args[0].tensor, ~0u, false, args[0].tensor.dtype, args[1].tensor);
+}
+
 // ---- aclnnArgMax, aclnnArgMin: (self, dim, keepdim, out)
 
 Status check_argmax(const std::vector<Arg> &args, const Config &) {
@@ -181,7 +207,40 @@ void run_argmax(std::vector<Arg> &args, const Config &) {
     reduce<Fold>(self, 1u << wrap_dim(args[1].i, self), args[2].i != 0, self.dtype, args[3].tensor);
 }
 
-// ---- line by line: aclnnCumsum, aclnnSoftmax, aclnnLogSoftmax, aclnnSoftmaxBackward
+// ---- aclnnAny, aclnnAll: (self, dim, keepdim, out)
+
+Status check_truth(const std::vector<Arg> &args, const Config &) {
+    EMU_PASS(check_core_present(args, {{0, "self"}, {1, "dim"}}));
+    EMU_PASS(check_core(args, {{0, "self"}, {3, "out", Accept::Condition}}));
+    const View &self = args[0].tensor, &out = args[3].tensor;
+    uint32_t mask;
+    EMU_PASS(check_dims(args[1], "dim", self, mask));
+    EMU_PASS(check_reduced(self, mask, args[2].i != 0, out));
+    return ready(0, out.numel() == 0);
+}
+
+// ---- aclnnMaxDim, aclnnMinDim: (self, dim, keepdim, out, indicesOut)
+
+Status check_max_dim(const std::vector<Arg> &args, const Config &) {
+    EMU_PASS(check_core(args, {{0, "self"}, {3, "out"}, {4, "indicesOut", Accept::Index}}));
+    const View &self = args[0].tensor, &out = args[3].tensor;
+    EMU_PASS(check_same_dtype(out, "out", self.dtype, "self"));
+    int d;
+    EMU_PASS(check_dim(args[1].i, self.ndim, "dim", d));
+    EMU_PASS(check_reduced(self, 1u << d, args[2].i != 0, out));
+    EMU_PASS(check_shape(args[4].tensor, "indicesOut", shape_of(out)));
+    return check_extreme(self, out);
+}
+
+template <template <class> class Value, template <class> class Position>
+void run_max_dim(std::vector<Arg> &args, const Config &) {
+    const View &self = args[0].tensor;
+    uint32_t mask = 1u << wrap_dim(args[1].i, self);
+    reduce<Position>(self, mask, args[2].i != 0, self.dtype, args[4].tensor);
+    reduce<Value>(self, mask, args[2].i != 0, self.dtype, args[3].tensor);
+}
+
+// ---- line by line: aclnnCumsum, aclnnSoftmax, aclnnLogSoftmax and their gradients
 
 Status check_cumsum(const std::vector<Arg> &args, const Config &) {
     EMU_PASS(check_core(args, {{0, "self"}, {3, "out"}}));
@@ -287,8 +346,21 @@ void softmax_backward(double *grad, const double *output, int64_t n) {
     for (int64_t i = 0; i < n; ++i) grad[i] = output[i] * (grad[i] - sum);
 }
 
+void log_softmax_backward(double *grad, const double *output, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += grad[i];
+    for (int64_t i = 0; i < n; ++i) grad[i] -= std::exp(output[i]) * sum;
+}
+
 }  // namespace
 
+EMU_OPERATOR(Any, check_truth, run_amax<Some>);
+EMU_OPERATOR(All, check_truth, run_amax<Every>);
+EMU_OPERATOR(MaxDim, check_max_dim, (run_max_dim<Largest, LargestAt>));
+EMU_OPERATOR(MinDim, check_max_dim, (run_max_dim<Smallest, SmallestAt>));
+EMU_OPERATOR(Max, check_max, run_max<Largest>);
+EMU_OPERATOR(Min, check_max, run_max<Smallest>);
+EMU_OPERATOR(LogSoftmaxBackward, check_softmax<2>, (run_softmax<2, log_softmax_backward>));
 EMU_OPERATOR(ReduceSum, check_sum<kSumRule>, run_sum<Sum>);
 EMU_OPERATOR(Mean, check_sum<kMeanRule>, run_sum<Average>);
 EMU_OPERATOR(Amax, check_amax, run_amax<Largest>);

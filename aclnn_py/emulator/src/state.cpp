@@ -128,6 +128,17 @@ Init &init() {
     return *instance;
 }
 
+// "defaultDevice": {"default_device": "0"} gives threads that set no device this one; -1 without it.
+int default_device(const std::string &config) {
+    std::string plain;
+    for (char c : config) {
+        if (isspace(static_cast<unsigned char>(c)) == 0) plain += c;
+    }
+    constexpr const char *entry = "\"defaultDevice\":{\"default_device\":\"";
+    size_t at = plain.find(entry);
+    return at == std::string::npos ? -1 : atoi(plain.c_str() + at + strlen(entry));
+}
+
 }  // namespace
 
 const Settings &settings() {
@@ -195,6 +206,7 @@ aclError aclInit(const char *configPath) {
     init().configured = true;
     init().config = contents;
     init().count = 1;
+    set_default_device(default_device(contents));
     return 0;
 }
 

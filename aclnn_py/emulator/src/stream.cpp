@@ -193,6 +193,14 @@ aclError aclrtStreamAbort(aclrtStream stream) {
     return 0;
 }
 
+// The streams here go on after an error, whatever the mode.
+aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode) {
+    EMU_ENTER_STATUS();
+    if (mode > 1) return fail(__func__, 107000, "mode is %llu, must be 0 or 1", static_cast<unsigned long long>(mode));
+    int code = 0;
+    return resolve_stream(__func__, stream, code, true) == nullptr ? code : 0;
+}
+
 aclError aclrtStreamGetId(aclrtStream stream, int32_t *streamId) {
     EMU_ENTER_STATUS();
     if (streamId == nullptr) return fail(__func__, 100000, "the pointer to fill is null");

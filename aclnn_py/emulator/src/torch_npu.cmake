@@ -1,0 +1,94 @@
+# Operators (aclnn<name>) that torch_npu 2.13 hands to the graph engine when libopapi lacks them. The emulator has no graph
+# engine, so each one that it does not compute gets entry points that fail and name it, in a library that torch_npu
+# searches last.
+set(ACLNN_TORCH_NPU_OPERATORS
+  Abs Acos Acosh AdaptiveAvgPool2d AdaptiveAvgPool2dBackward AdaptiveAvgPool3d AdaptiveAvgPool3dBackward
+  AdaptiveMaxPool2d AdaptiveMaxPool2dBackward Add AddLayerNorm AddLayerNormGrad AddRelu AddRmsNorm AddRmsNormCast
+  Addbmm Addcdiv Addcmul Addmm Addmv Addr Adds AffineGrid All Amax Amin Aminmax AminmaxAll AminmaxDim AngleV2 Any
+  ApplyAdam ApplyAdamW ApplyRotaryPosEmbV2 ApplyTopKTopP Arange ArgMax ArgMin Asin Asinh Atan Atan2 Atanh
+  AttentionToFFN AvgPool2d AvgPool2dBackward AvgPool3d AvgPool3dBackward Baddbmm BatchMatMul BatchNorm
+  BatchNormBackward BatchNormElemt BatchNormElemtBackward BatchNormGatherStatsWithCounts BatchNormReduce
+  BatchNormReduceBackward BatchNormStats BinaryCrossEntropy BinaryCrossEntropyBackward BinaryCrossEntropyWithLogits
+  BinaryCrossEntropyWithLogitsBackward Bincount BitwiseAndScalar BitwiseAndTensor BitwiseNot BitwiseOrScalar
+  BitwiseOrTensor BitwiseXorScalar BitwiseXorTensor Cast Cat Cdist CdistBackward Ceil Celu ChannelShuffle Clamp
+  ClampMax ClampMaxTensor ClampMin ClampMinTensor ClampTensor ClippedSwiglu Complex ConfusionTranspose ConstantPadNd
+  ConvDepthwise2d ConvTbc ConvTbcBackward Convolution ConvolutionBackward Cos Cosh CrossEntropyLoss
+  CrossEntropyLossGrad CtcLoss CtcLossBackward Cummax Cummin Cumprod Cumsum DeepNorm DeepNormGrad DeformableConv2d
+  DeformableConv2dBackward Div DivMod DivMods Divs Dot DropoutDoMask DropoutGenMask DropoutGenMaskV2 DynamicQuantV2
+  Elu EluBackward Embedding EmbeddingBag EmbeddingDenseBackward EmbeddingRenorm EqScalar EqTensor Equal Erf Erfc
+  Erfinv Exp Exp2 Expm1 Eye FFNToAttention FastGelu FastGeluBackward Flip Floor FloorDivide FloorDivides FmodScalar
+  FmodTensor ForeachAbs ForeachAcos ForeachAddListV2 ForeachAddScalarList ForeachAddScalarV2 ForeachAddcdivScalarV2
+  ForeachAddcmulScalarV2 ForeachAsin ForeachAtan ForeachCopy ForeachCos ForeachCosh ForeachDivList
+  ForeachDivScalarList ForeachDivScalarV2 ForeachErf ForeachErfc ForeachExp ForeachExpm1 ForeachLerpList
+  ForeachLerpScalar ForeachLog ForeachLog10 ForeachLog1p ForeachLog2 ForeachMaximumList ForeachMaximumScalarList
+  ForeachMaximumScalarV2 ForeachMinimumList ForeachMinimumScalarList ForeachMinimumScalarV2 ForeachMulList
+  ForeachMulScalarList ForeachMulScalarV2 ForeachNeg ForeachNorm ForeachPowList ForeachPowScalarAndTensor
+  ForeachPowScalarList ForeachPowScalarV2 ForeachReciprocal ForeachRoundOffNumberV2 ForeachSigmoid ForeachSign
+  ForeachSin ForeachSinh ForeachSqrt ForeachSubListV2 ForeachSubScalarList ForeachSubScalarV2 ForeachTan ForeachTanh
+  ForeachZeroInplace Frac FusedFloydAttention FusedFloydAttentionGrad GRU Gather GatherV3 Gcd GeScalar GeTensor Gelu
+  GeluBackward GeluBackwardV2 GeluMul GeluV2 Glu GluBackward GridSampler2D GridSampler2DBackward GridSampler3D
+  GridSampler3DBackward GroupNorm GroupNormBackward GroupNormSilu GroupNormSwish GroupNormSwishGrad GroupQuant
+  GtScalar GtTensor HansDecode HansEncode Hardshrink HardshrinkBackward Hardsigmoid HardsigmoidBackward Hardswish
+  HardswishBackward Hardtanh HardtanhBackward Histc Im2col Im2colBackward Index IndexAdd IndexAddV2 IndexCopy
+  IndexFillTensor IndexPutImpl IndexSelect InplaceAcos InplaceAcosh InplaceAdd InplaceAddRelu InplaceAddcdiv
+  InplaceAddcmul InplaceAddmm InplaceAddr InplaceAdds InplaceAsin InplaceAsinh InplaceAtan InplaceAtan2 InplaceAtanh
+  InplaceAttentionWorkerScheduler InplaceBernoulli InplaceBernoulliTensor InplaceBitwiseAndScalar
+  InplaceBitwiseAndTensor InplaceBitwiseXorScalar InplaceBitwiseXorTensor InplaceCelu InplaceClampMax
+  InplaceClampMaxTensor InplaceClampMinTensor InplaceCos InplaceCosh InplaceDiv InplaceDivMod InplaceDivMods
+  InplaceDivs InplaceElu InplaceEqScalar InplaceEqTensor InplaceErf InplaceErfc InplaceErfinv InplaceExp InplaceExp2
+  InplaceExpm1 InplaceFfnWorkerScheduler InplaceFillDiagonal InplaceFillScalar InplaceFillTensor InplaceFloor
+  InplaceFloorDivide InplaceFloorDivides InplaceFmodScalar InplaceFmodTensor InplaceFrac InplaceGeScalar
+  InplaceGeTensor InplaceGtScalar InplaceGtTensor InplaceHardsigmoid InplaceHardswish InplaceHardtanh
+  InplaceIndexCopy InplaceIndexFillTensor InplaceLeScalar InplaceLeTensor InplaceLeakyRelu InplaceLerp InplaceLerps
+  InplaceLog InplaceLog10 InplaceLog1p InplaceLog2 InplaceLogicalAnd InplaceLogicalNot InplaceLogicalOr
+  InplaceLtScalar InplaceLtTensor InplaceMaskedFillScalar InplaceMaskedFillTensor InplaceMaskedScatter InplaceMish
+  InplaceMul InplaceMuls InplaceNanToNum InplaceNeScalar InplaceNeTensor InplaceNormal InplaceOne
+  InplacePowTensorScalar InplacePowTensorTensor InplacePut InplaceRReluWithNoise InplaceRandom
+  InplaceRandomWithoutFromTo InplaceReciprocal InplaceRelu InplaceRemainderTensorScalar InplaceRemainderTensorTensor
+  InplaceRenorm InplaceRoundDecimals InplaceRsqrt InplaceScatter InplaceScatterReduce InplaceScatterValue
+  InplaceSigmoid InplaceSin InplaceSinc InplaceSinh InplaceSqrt InplaceSub InplaceSubs InplaceTan InplaceTanh
+  InplaceThreshold InplaceTril InplaceTriu InplaceUniform InplaceXLogYScalarOther InplaceZero Inverse IsClose
+  IsFinite IsInScalarTensor IsInTensorScalar IsNegInf IsPosInf KlDiv KlDivBackward KlDivTargetBackward Kthvalue
+  L1Loss L1LossBackward LSTM LayerNorm LayerNormBackward LeScalar LeTensor LeakyRelu LeakyReluBackward LeftShift
+  LeftShifts Lerp Lerps LessScalar LinalgCross LinalgQr LinalgVectorNorm Linspace Log Log10 Log1p Log2 LogAddExp
+  LogAddExp2 LogSigmoid LogSigmoidBackward LogSoftmax LogSoftmaxBackward LogSpace LogSumExp LogicalAnd LogicalNot
+  LogicalOr LogicalXor LtScalar LtTensor MaskedCausalConv1d MaskedCausalConv1dBackward MaskedScale MaskedSelect
+  MaskedSoftmaxWithRelPosBias Matmul Max MaxDim MaxPool2dWithIndices MaxPool2dWithIndicesBackward MaxPool2dWithMask
+  MaxPool2dWithMaskBackward MaxPool3dWithArgmax MaxPool3dWithArgmaxBackward MaxUnpool2d MaxUnpool3d Maximum Mean
+  Median MedianDim MhcPost MhcSinkhornBackward Min MinDim Minimum Mish MishBackward Mm MoeComputeExpertTokens
+  MoeGatingTopKBackward MoeTokenPermute MoeTokenPermuteGrad MoeTokenUnpermuteGrad MoeUpdateExpert MseLoss
+  MseLossBackward Mul Muls MultilabelMarginLoss Multinomial Mv NLLLoss NLLLoss2d NLLLoss2dBackward NLLLossBackward
+  NanMedian NanMedianDim NanToNum NeScalar NeTensor Neg Nonzero NonzeroV2 Norm NormalFloatFloat NormalFloatTensor
+  NormalTensorFloat NormalTensorTensor NotFound NotFoundV2 NsaCompress NsaCompressAttention
+  NsaCompressAttentionInfer NsaCompressGrad NsaCompressWithCache NsaSelectedAttention NsaSelectedAttentionGrad
+  NsaSelectedAttentionInfer OneHot Pdist Polar PowScalarTensor PowTensorScalar PowTensorTensor Prelu PreluBackward
+  Prod ProdDim QuantConvolution QuantMatmulDequant Quantize ROIAlign ROIAlignBackward RReluWithNoise Randperm Range
+  Reciprocal ReduceSum ReflectionPad1d ReflectionPad1dBackward ReflectionPad2d ReflectionPad2dBackward
+  ReflectionPad3d ReflectionPad3dBackward Relu RemainderTensorScalar RemainderTensorTensor Renorm Repeat
+  RepeatInterleave RepeatInterleaveInt RepeatInterleaveIntWithDim RepeatInterleaveWithDim ReplicationPad1d
+  ReplicationPad1dBackward ReplicationPad2d ReplicationPad2dBackward ReplicationPad3d ReplicationPad3dBackward
+  RightShift RmsNorm RmsNormGrad Roll RotaryPositionEmbedding RotaryPositionEmbeddingGrad Round RoundDecimals Rsqrt
+  Rsub Rsubs SWhere ScaledMaskedSoftmaxBackward Scatter ScatterAdd ScatterPaCache ScatterReduce ScatterValue
+  SearchSorted SearchSorteds Sigmoid SigmoidBackward Sign Signbit SilentCheck SilentCheckV2 Silu SiluBackward Sin
+  Sinc Sinh Slogdet SmoothL1Loss SmoothL1LossBackward SoftMarginLoss SoftMarginLossBackward Softmax SoftmaxBackward
+  Softplus SoftplusBackward Softshrink SoftshrinkBackward Sort Sqrt Stack Std StdMeanCorrection StridedSlice Sub
+  Subs Svd SwiGlu SwiGluGrad SyncBatchNormGatherStats Take Tan Tanh TanhBackward Threshold ThresholdBackward Topk
+  Trace TriangularSolve Tril Triu Trunc Unique Unique2 UniqueConsecutive UniqueDim UpsampleBicubic2d
+  UpsampleBicubic2dAA UpsampleBicubic2dAAGrad UpsampleBicubic2dBackward UpsampleBilinear2d UpsampleBilinear2dAA
+  UpsampleBilinear2dAABackward UpsampleBilinear2dBackward UpsampleBilinear2dBackwardV2 UpsampleLinear1d
+  UpsampleLinear1dBackward UpsampleNearest1d UpsampleNearest1dBackward UpsampleNearest1dV2 UpsampleNearest2d
+  UpsampleNearest2dBackward UpsampleNearest2dV2 UpsampleNearest3d UpsampleNearest3dBackward UpsampleNearestExact1d
+  UpsampleNearestExact1dBackward UpsampleNearestExact2d UpsampleNearestExact2dBackward UpsampleNearestExact3d
+  UpsampleNearestExact3dBackward UpsampleTrilinear3d UpsampleTrilinear3dBackward VarCorrection XLogYScalarOther
+  XLogYScalarSelf XLogYTensor
+)
+
+function(aclnn_generate_missing file implemented)
+  set(missing ${ACLNN_TORCH_NPU_OPERATORS})
+  list(REMOVE_ITEM missing ${implemented})
+  set(body "")
+  foreach(name IN LISTS missing)
+    string(APPEND body "EMU_MISSING(${name})\n")
+  endforeach()
+  file(CONFIGURE OUTPUT "${file}" @ONLY CONTENT "@body@")
+endfunction()
