@@ -202,7 +202,7 @@ def test_everything_else_that_a_call_can_take() -> None:
         "# s.cpp:8: eight",
         "# all",
         "pattern = np.array([1.0, 0.1], bfloat16)  # 0x3F80, 0x3DCD",
-        'nz = aclnn_py.with_format(\n    np.ones((2, 1, 16, 16), np.float16),\n    "FRACTAL_NZ",\n    shape=(16, 32),\n',
+        'nz = aclnn_py.with_format(\n    np.ones((2, 1, 16, 16), np.float16),\n    "FRACTAL_NZ",\n    shape=(16, 32)',
         "view = np.array([[0, 1, 2], [3, 4, 5]], np.float32).T",
         "    list=[a, None, b],",
         '    scalars=[aclnn_py.Scalar(0.5, "float32"), 2],',
@@ -281,12 +281,27 @@ def test_goldens_become_checks(tmp_path: Path) -> None:
     ]
     made = emit(program(*calls, near, same, Check(y, Data(np.float32([-1, -2]), None))))
     assert (
-        "np.testing.assert_allclose(\n    y,\n    np.array([[-1, -2], [-3, -4.001]], np.float32),\n    rtol=0,\n    atol=0"
+        "np.testing.assert_allclose(\n    y,\n    np.array([[-1, -2], [-3, -4.001]], np.float32),\n    rtol=0,\n"
         in made.script
     )
     assert "np.testing.assert_allclose(half.astype(np.float32), -1, rtol=0, atol=8)\n" in made.script
     assert "np.testing.assert_array_equal(y.ravel()[:2], np.array([-1, -2], np.float32))\n" in made.script
     run(made, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "text"),
+    [
+        (Attribute("ACL_BF16", 27), '"bfloat16"'),
+        (Attribute("0", 0), '"float32"'),
+        (Attribute('"float16"', 1), '"float16"'),
+        (Attribute("ACL_HIFLOAT8", 34), "34"),
+    ],
+)
+def test_dtypes_go_by_name(attribute: Attribute, text: str) -> None:
+    x = tensor("x", (1,), [1])
+    made = emit(program(Call("aclnnCast", {"self": x, "dtype": attribute, "out": x}), Print(x)))
+    assert f'aclnn_py.op("aclnnCast")(self=x, dtype={text}, out=x)\n' in made.script
 
 
 # -- names and places

@@ -144,6 +144,8 @@ class _Writer:
         arguments: list[Node] = []
         open_range = None
         by_name = all(name.isidentifier() for name in call.arguments)
+        signature = self.lookup(call.op)
+        kinds = {} if signature is None else {p.name: p.kind for p in signature.parameters}
         for name, value in call.arguments.items():
             if value is None and name == "rangeOptional" and "WithEp" in call.op:
                 open_range = _whole_range(call)
@@ -154,7 +156,7 @@ class _Writer:
                 before += self._todo(value, name)
                 node = "..."
             else:
-                node = self._value(value, name, path, before)
+                node = self._value(value, name, path, before, kinds.get(name, ""))
             if not by_name:
                 arguments.append(node)
             elif keyword.iskeyword(name):
@@ -167,13 +169,13 @@ class _Writer:
         node = Cat((f'aclnn_py.op("{call.op}")', Seq("(", tuple(arguments), ")")))
         return [*before, Line(node, "", comments, True)]
 
-    def _value(self, value: Value, name: str, path: Path, before: list[Statement]) -> Node:
+    def _value(self, value: Value, name: str, path: Path, before: list[Statement], kind: str = "") -> Node:
         if isinstance(value, Tensor):
             return self.ref(value, path)
         if isinstance(value, Scalar):
             return _scalar(value, name)
         if isinstance(value, Attribute):
-            return Slot(_attribute(value), name)
+            return Slot(_attribute(value, kind), name)
         if isinstance(value, Array):
             return Slot(nested([literal(item) for item in value.items], (len(value.items),)), name)
         if isinstance(value, Items):
@@ -261,9 +263,17 @@ def _whole_range(call: Call) -> str | None:
     return f"(0, {int(np.prod(index.shape, dtype=np.int64))})" if isinstance(index, Tensor) else None
 
 
-def _attribute(value: Attribute) -> str:
+def _attribute(value: Attribute, kind: str) -> str:
+    """Return the Python spelling of a value: names for dtypes and truth, not their numbers."""
     if isinstance(value.value, str):
         return _quoted(value.value)
+    if kind == "bool" and value.value in (0, 1):
+        return str(bool(value.value))
+    if kind == "dtype" and isinstance(value.value, int):
+        try:
+            return f'"{dtypes.name(dtypes.from_acl(value.value))}"'
+        except TypeError:  # no NumPy type has that number
+            return str(value.value)
     text = literal(value.text)
     return repr(value.value) if scalar_value(text) is None else text
 
