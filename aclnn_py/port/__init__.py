@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..signatures import Signature
     from .model import Program
 
-__all__ = ["Ported", "Sample", "port", "read"]
+__all__ = ["Ported", "Sample", "port", "read", "signatures_of"]
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Ported:
         return not self.missing and self.refused is None
 
 
-def _lookup(texts: Sequence[str]) -> Callable[[str], Signature | None]:
-    """Return what finds signatures: in the given C texts, built in, in the headers of an installed CANN."""
+def signatures_of(texts: Sequence[str]) -> Callable[[str], Signature | None]:
+    """Return what finds signatures: in C texts, then built in, then in the headers of an installed CANN."""
     given: dict[str, Signature] = {}
     for text in texts:
         problems: list[str] = []  # calls look like prototypes, and are none
@@ -158,7 +158,7 @@ def port(
         raise ValueError(f"port() takes one sample, got {len(samples)}; read() separates them")
     sample = samples[0]
     texts = [*map(_signature_text, signature), *filter(None, [sample.prototypes])]
-    lookup = _lookup(texts)
+    lookup = signatures_of(texts)
     program = _recorded(sample, lookup, texts) if record else _traced(sample, lookup)
     emitted = emit(program, lookup=lookup, data_file=data_file, title=sample.title)
 
