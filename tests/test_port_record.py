@@ -28,7 +28,7 @@ from aclnn_py.port.model import (
     Tensor,
     Unknown,
 )
-from aclnn_py.port.pages import prototypes
+from aclnn_py.port.pages import definitions, prototypes
 from aclnn_py.port.record import record
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="recording needs g++")
@@ -243,6 +243,7 @@ def test_what_the_sample_does_not_fill_is_not_invented(recorded: Any) -> None:
     texts = [note.text for note in program.notes]
     assert "the sample fills 2 of 4 elements of self" in texts
     assert "the sample reads 24 bytes back from out, which has 16" in texts
+    assert "aclrtMemcpy: 24 bytes at src, but its allocation has 16 from there" in texts
 
 
 def test_results_that_are_used_again_stay_the_same_tensor(recorded: Any) -> None:
@@ -432,3 +433,37 @@ def test_prototypes_on_pages(text: str) -> None:
     (found,) = prototypes(page)
     (signature,) = signatures.parse_prototypes(found)
     assert [str(p) for p in signature.parameters] == ["const aclTensor *x", "double eps"]
+
+
+def test_prototypes_of_operator_definitions() -> None:
+    """The rules of CANN's generator; 100 of the 109 generated headers of CANN 8.1 at hand follow from them."""
+    code = """
+    // class Gone : public OpDef { this->Input("no"); this->Output("no"); }
+    class Mine : public OpDef { public: explicit Mine(const char *name) : OpDef(name) {
+        this->Input("x_cache").ParamType(REQUIRED).DataType({ge::DT_FLOAT}); /* a comment; with a semicolon */
+        this->Input("weights").ParamType(DYNAMIC);
+        this->Input("bias").ParamType(OPTIONAL);
+        this->Input("group_list").ParamType(OPTIONAL).DataType({ge::DT_INT64}).ValueDepend(OPTIONAL);
+        this->Input("alpha").ParamType(REQUIRED).Scalar();
+        this->Attr("top_k").AttrType(REQUIRED).Int();
+        this->Attr("mode").AttrType(OPTIONAL).String("a;b");
+        this->Attr("eps").AttrType(OPTIONAL).Float(1e-5);
+        this->Attr("dims").AttrType(OPTIONAL).ListInt({1, 2});
+        this->Output("x_cache").ParamType(REQUIRED);
+        this->Output("row_idx").ParamType(REQUIRED);
+        this->Output("scales").ParamType(OPTIONAL);
+    } };
+    class Other : public OpDef { explicit Other(const char *name) : OpDef(name) {
+        this->Input("x").ParamType(DYNAMIC); this->Output("y").ParamType(DYNAMIC);
+    } };
+    class Strange : public OpDef { this->Input("x"); this->Attr("a").ListListInt({}); this->Output("y"); };
+    """
+    mine, other = (next(signatures.parse_prototypes(text)) for text in definitions(code))
+    assert mine.name == "aclnnMine"
+    assert [str(p) for p in mine.parameters] == [
+        "aclTensor *xCacheRef", "const aclTensorList *weights", "const aclTensor *biasOptional",
+        "const aclIntArray *groupListOptional", "const aclScalar *alpha", "int64_t topK", "char *modeOptional",
+        "double eps", "const aclIntArray *dimsOptional", "const aclTensor *rowIdxOut",
+        "const aclTensor *scalesOutOptional",
+    ]  # fmt: skip
+    assert [str(p) for p in other.parameters] == ["const aclTensorList *x", "const aclTensorList *out"]

@@ -269,9 +269,8 @@ class _Run:
         except subprocess.TimeoutExpired as error:
             status, said = None, (error.stderr or b"").decode(errors="replace")
         self.ended_badly = status != 0
-        notes += [
-            Note(line.removeprefix("aclnn emulator: ")) for line in said.splitlines() if "emulator: violation" in line
-        ]
+        broken = re.findall(r"^aclnn emulator: violation: (.*)$", said, re.MULTILINE)
+        notes += [Note(re.sub(r" 0x[0-9a-f]+", "", text)) for text in broken]  # addresses differ from run to run
         if status is None:
             notes.append(Note(f"the sample was stopped after {self.seconds:g} s: later calls are not recorded"))
         elif status:
