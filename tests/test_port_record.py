@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from prototype_index import PrototypeIndex
 
 from aclnn_py import signatures
 from aclnn_py.port.compare import differences
@@ -467,3 +468,28 @@ def test_prototypes_of_operator_definitions() -> None:
         "const aclTensor *scalesOutOptional",
     ]  # fmt: skip
     assert [str(p) for p in other.parameters] == ["const aclTensorList *x", "const aclTensorList *out"]
+
+
+def test_a_sample_gets_the_prototype_that_stands_nearest(tmp_path: Path) -> None:
+    plain, own = MINE.format("const aclTensor *x"), MINE.format("const aclTensor *y")
+    for place, text in {
+        "repo/math/mine/docs/aclnnMine.md": f"```cpp\n{plain}\n```",
+        "repo/math/mine/op_api/aclnn_mine.h": plain,
+        "repo/experimental/math/mine/op_host/mine_def.cpp":
+            'class Mine : public OpDef { this->Input("z"); this->Output("z"); };',
+        "other/experimental/math/mine/docs/aclnnMine.md": own,
+    }.items():  # fmt: skip
+        (tmp_path / place).parent.mkdir(parents=True)
+        (tmp_path / place).write_text(text)
+    index = PrototypeIndex([tmp_path])
+    for sample, name in {
+        "repo/math/mine/examples/a.cpp": "x",
+        "repo/math/else/examples/a.cpp": "x",
+        "repo/experimental/math/mine/examples/a.cpp": "zRef",
+        "other/experimental/math/mine/examples/a.cpp": "y",
+    }.items():
+        found = index.near(tmp_path / sample)("aclnnMine")
+        assert found is not None
+        assert found.parameters[0].name == name, sample
+    assert index.near(tmp_path)("aclnnNeg") == signatures.find("aclnnNeg")
+    assert index.near(tmp_path)("aclnnNoSuch") is None
