@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 __all__ = ["Macro", "Prepared", "prepare"]
 
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\(([^)]*)\))?(.*(?:\\\n.*)*)", re.M)
-_STATEMENT = re.compile(
-    r";|\{|^\s*(?:return|goto|break|continue|throw|delete|do|if|for|while)\b|^\s*$|^\s*[\w:]+\s*[*&]+\s*$"
-)
+_STATEMENT = re.compile(r";|\{|^\s*(?:return|goto|break|continue|throw|delete|do|if|for|while)\b|^\s*$|^\s*[\w:]+\s*[*&]+\s*$")
 
 
 @dataclass(frozen=True)
