@@ -306,6 +306,18 @@ def test_a_call_that_the_emulator_refuses_is_recorded_all_the_same(recorded: Any
     assert [call.op for call in calls(program)] == ["aclnnNeg"]
 
 
+def test_another_operator_of_the_same_name_is_not_computed(recorded: Any) -> None:
+    """Vendor packages define such: the emulator's own entry point would read arguments that are not there."""
+    names = MINE.replace("Mine", "Neg").format("const aclTensor *x, aclTensor *y")
+    (call,) = calls(recorded(NEG, "aclnnop/aclnn_neg.h", declarations=[names]))
+    assert list(call.arguments) == ["x", "y"]
+    other = MINE.replace("Mine", "Neg").format("int64_t count, const aclTensor *x")
+    body = "void *x = upload<float>({1}); RUN(aclnnNeg, 3, tensor(x, {1}, ACL_FLOAT))"
+    (call,) = calls(recorded(body, "aclnnop/aclnn_neg.h", declarations=[other]))
+    assert isinstance(call.arguments["count"], Attribute)
+    assert call.arguments["count"].value == 3
+
+
 def test_empty_tensors_and_calls_without_a_kernel(recorded: Any) -> None:
     program = recorded(
         """
