@@ -70,6 +70,11 @@ def cast(value: Any, t: str) -> Any:
 
 def literal(text: str) -> Num | None:
     """A C++ number: the value, its type and its Python spelling."""
+    if text[:1] in ("-", "+"):  # in a list, the parser takes the sign with the number
+        number = literal(text[1:].lstrip())
+        if number is None or text[0] == "+":
+            return number
+        return Num(-number.v, number.t, f"-{number.text}" if number.text else number.text)
     s = text.replace("'", "").lower()
     if s.startswith(("0x", "0b")) and "p" not in s:
         digits = s.rstrip("ul")

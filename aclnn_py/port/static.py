@@ -51,8 +51,10 @@ def trace(sources: Sequence[tuple[str, str]], *, signature: Callable[[str], Sign
     program = Program(tuple(name for name, _ in sources))
     machine = _machine(program, signature)
     roots = []
+    for _, text in sources if len(sources) > 1 else ():
+        machine.macros.update(prepare(text).macros)
     for name, text in sources:
-        source = Source(name, prepare(text))
+        source = Source(name, prepare(text, machine.macros))
         machine.macros.update(source.prepared.macros)
         roots.append((source, parse(source)))
     refusal = _refusal(" ".join(source.prepared.text for source, _ in roots))
@@ -106,7 +108,7 @@ def _machine(program: Program, signature: Callable[[str], Signature | None]) -> 
         body=statements.body,
         rest=statements.macro_rest,
         fast_loop=loops.fast_loop,
-        api=calls.api,
+        api=calls.api, stage_two=calls.stage_two,
         macro=calls.macro,
         store=acl.store,
         read_back=results.read_back,
