@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 __all__ = ["Macro", "Prepared", "prepare"]
 
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\(([^)]*)\))?((?:.*\\\n)*.*)", re.M)
+_C_LINKAGE = re.compile(r'^[ \t]*#[ \t]*ifdef[ \t]+__cplusplus\s*\n\s*(?:extern\s+"C"\s*\{|\})\s*\n\s*#[ \t]*endif', re.M)
 _STATEMENT = re.compile(r";|\{|^\s*(?:return|goto|break|continue|throw|delete|do|if|for|while)\b|^\s*$|^\s*[\w:]+\s*[*&]+\s*$")
 
 
@@ -103,7 +104,7 @@ def prepare(source: str) -> Prepared:
     >>> prepare("#define CHECK(c, r) if (!(c)) { r; }\\nCHECK(ok, return 1);").text.splitlines()[1]
     'CHECK(ok          );'
     """
-    text = strip_comments(source)
+    text = _C_LINKAGE.sub(lambda m: _blank(m[0]), strip_comments(source))
     macros: dict[str, Macro] = {}
 
     def define(match: re.Match[str]) -> str:
