@@ -43,7 +43,7 @@ def api(m: Machine, node: Node, name: str) -> Any:
     known = name.startswith(("acl", "Hccl"))
     for value in values:
         poison(m, value, Unk(f"{name} is not followed", node.line))
-        if isinstance(value, Handle) and value.kind == "tensor":
+        if isinstance(value, Handle) and value.kind == "tensor" and not re.search("Calculate|Get", name):
             value.data["why"] = Unk(f"{name} may have changed it", node.line)
     if name in ("cout", "cerr", "endl"):
         return None

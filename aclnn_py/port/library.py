@@ -384,6 +384,7 @@ def _memset(m: Machine, node: Node, values: list[Any]) -> Any:
     n = int(count.v) // block.data.itemsize
     part = Array(block.elem, n)
     part.data[:] = np.frombuffer(bytes([int(value.v) & 255]) * (n * block.data.itemsize), block.data.dtype)
+    part.fill = "0" if value.v == 0 else None
     if block.read is not None:
         block.forget(Unk("computed on the device"))
     _paste(block, to.at, part)

@@ -106,6 +106,8 @@ def _machine(program: Program, signature: Callable[[str], Signature | None]) -> 
         body=statements.body,
         rest=statements.macro_rest,
         fast_loop=loops.fast_loop,
+        range_loop=loops.range_loop,
+        uncertain=statements.uncertain,
         api=calls.api,
         macro=calls.macro,
         store=acl.store,
