@@ -58,7 +58,7 @@ TABLE = {
             'weights=[aclnn_py.Scalar(0.5, "float32"), aclnn_py.Scalar(3.0, "float32")]',
         ), runs=False,
     ),
-    "cases": Expected(static=("def RunCase(", "rtol=0", "atol=1e-05", "RunCase(")),
+    "cases": Expected(static=("def RunCase(", "rtol=0", "atol=1e-5", "RunCase([")),
     "empty": Expected(("np.array(2.5, np.float32)", "np.zeros((0, 3), np.float32)")),
     "fills": Expected(("np.resize(np.arange(8, dtype=np.float32), (16, 32))", "np.full((16, 32), 0.5, np.float32)")),
     "formats": Expected(
@@ -79,7 +79,7 @@ TABLE = {
         ('aclnn_py.op("aclnnExp")(self=', 'aclnn_py.op("aclnnLog")(self='),
         ('aclnn_py.op("aclnnExp")(self=x, out=middle)', "self=middle, out=out)"),
     ),
-    "short_data": Expected(static=("np.empty(3, np.float32)", ".flat[:1] = [7]"), notes="12 bytes are copied"),
+    "short_data": Expected(static=("np.empty(3, np.float32)", ".flat[:1] = [7]"), notes="12 bytes are copied", differs="1 of 3 values|2 of 3 values"),
     "struct_bytes": Expected(status=2),
     "structs": Expected(("for ", '"float32")')),
     "templates": Expected(("np.int32", "1.5")),
@@ -230,7 +230,7 @@ def test_data_need_a_named_script(capsys: pytest.CaptureFixture[str]) -> None:
 @reads
 def test_an_incomplete_port_is_told_and_stops_where_it_ends(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert command(SAMPLES / "random.cpp", "-o", tmp_path / "random_input.py") == 2
-    assert re.search(r"random\.cpp:\d+: .*TODO in the script", capsys.readouterr().err)
+    assert re.search(r"random\.cpp:\d+(-\d+)?: .*TODO in the script", capsys.readouterr().err)
     done = subprocess.run(
         [sys.executable, str(tmp_path / "random_input.py")], capture_output=True, text=True, timeout=60
     )

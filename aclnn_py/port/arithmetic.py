@@ -70,11 +70,9 @@ def cast(value: Any, t: str) -> Any:
 
 def literal(text: str) -> Num | None:
     """A C++ number: the value, its type and its Python spelling."""
-    if text[:1] in ("-", "+"):  # in a list, the parser takes the sign with the number
-        number = literal(text[1:].lstrip())
-        if number is None or text[0] == "+":
-            return number
-        return Num(-number.v, number.t, f"-{number.text}" if number.text else number.text)
+    if text[:1] in "+-":
+        found = literal(text[1:].strip())
+        return found if found is None or text[0] == "+" else unary("-", found)
     s = text.replace("'", "").lower()
     if s.startswith(("0x", "0b")) and "p" not in s:
         digits = s.rstrip("ul")
@@ -143,13 +141,25 @@ _PLAIN: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+def _depth(expr: tuple[Any, ...]) -> int:
+    return 0 if not expr or expr[0] == "dev" else 1 + max((_depth(e) for e in expr[1:] if isinstance(e, tuple)), default=0)
+
+
+def _deepest(expr: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The first read element in an expression, in place of one that has become too long to be a comparison."""
+    while expr and expr[0] != "dev":
+        expr = next((e for e in expr[1:] if isinstance(e, tuple) and e and e[0] != "num"), ())
+    return expr
+
+
 def unknown(op: str, *operands: Any) -> Unk:
     """The result of an operation with an unknown operand; what the device computed keeps its expression."""
     unks = [o for o in operands if isinstance(o, Unk)]
     device = next((u for u in unks if u.tag == "device"), None)
     if device is not None and all(isinstance(o, Num) or (isinstance(o, Unk) and o.tag == "device") for o in operands):
         parts = tuple(o.expr if isinstance(o, Unk) else ("num", o) for o in operands)
-        return Unk(device.reason, device.line, "device", (op, *parts))
+        expr = (op, *parts) if _depth(device.expr) < 5 else ("lost", _deepest(device.expr))
+        return Unk(device.reason, device.line, "device", expr)
     first = unks[0]
     tag = first.tag if all(u.tag == first.tag for u in unks) and first.tag == "workspace" else ""
     return Unk(first.reason, first.line, tag)

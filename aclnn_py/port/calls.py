@@ -38,12 +38,12 @@ def api(m: Machine, node: Node, name: str) -> Any:
     if name.startswith("acl") and name.endswith("GetWorkspaceSize"):
         return _stage_one(m, node, name.removesuffix("GetWorkspaceSize"), arguments)
     values = [m.eval(k) for k in arguments]
-    if name.startswith("acl") and len(values) == 4 and stage_two(m, name, values, node):
+    if name.startswith("acl") and len(values) >= 4 and stage_two(m, name, values, node):
         return Num(0)
     known = name.startswith(("acl", "Hccl"))
     for value in values:
         poison(m, value, Unk(f"{name} is not followed", node.line))
-        if isinstance(value, Handle) and value.kind == "tensor":
+        if isinstance(value, Handle) and value.kind == "tensor" and not re.search("Calculate|Get", name):
             value.data["why"] = Unk(f"{name} may have changed it", node.line)
     if name in ("cout", "cerr", "endl"):
         return None
@@ -233,15 +233,18 @@ def macro(m: Machine, node: Node, definition: Any) -> Any:
         if definition.checks and rest is not None and isinstance(value, Num) and not value.v:
             return m.extra["rest"](m, rest, node)
         return None
+    body = definition.body.strip()
+    statements = body.startswith(("do", "{", "if", "for")) or ";" in body
+    if statements:  # it checks or prints: what counts are the arguments
+        for argument in arguments:
+            m.eval(argument)
+        return None
     scope = Scope(m.scope)
     for parameter, argument in zip(definition.parameters, arguments, strict=False):
         scope.vars[parameter] = Cell(m.eval(argument), CType("auto"), parameter)
     outer, m.scope = m.scope, scope
     try:
-        body = definition.body.strip()
-        statements = body.startswith(("do", "{", "if")) or ";" in body
-        block = fragment(body if statements else f"({body})", node.line, m.file)
-        return m.exec(block) if statements else m.eval(block.kids[0])
+        return m.eval(fragment(f"({body})", node.line, m.file).kids[0])
     finally:
         m.scope = outer
 

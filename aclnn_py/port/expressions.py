@@ -51,7 +51,7 @@ _CONSTANTS = {
 @evaluates("number_literal")
 def _number(m: Machine, node: Node) -> Any:
     if node.cache is None:
-        node.cache = literal(node.text) or m.unk("a number that is not understood", node)
+        node.cache = literal(node.text) or m.unk(f"the number {node.text} is not understood", node)
     return node.cache
 
 

@@ -331,6 +331,10 @@ def copy_memory(m: Machine, to: Any, source: Any, count: Any, line: int) -> None
         _paste(block, to.at, part)
     elif isinstance(origin, Cell) and isinstance(origin.value, Num) and n == size:
         block.set(to.at, bit_cast(origin.value, block.elem.base))
+    elif isinstance(origin, Cell) and isinstance(origin.value, Num) and size == 1 and n <= np_type(origin.value.t).itemsize:
+        raw = np.array([origin.value.v], np_type(origin.value.t)).tobytes()[:n]
+        for i, byte in enumerate(raw):
+            block.set(to.at + i, Num(byte, "uint8"))
     else:
         poison(m, to, why)
 
@@ -380,6 +384,7 @@ def _memset(m: Machine, node: Node, values: list[Any]) -> Any:
     n = int(count.v) // block.data.itemsize
     part = Array(block.elem, n)
     part.data[:] = np.frombuffer(bytes([int(value.v) & 255]) * (n * block.data.itemsize), block.data.dtype)
+    part.fill = "0" if value.v == 0 else None
     if block.read is not None:
         block.forget(Unk("computed on the device"))
     _paste(block, to.at, part)

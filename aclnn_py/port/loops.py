@@ -10,12 +10,13 @@ from .arithmetic import binary, cast
 from .convert import decay, target
 from .machine import Machine
 from .syntax import Node
-from .types import numeric
+from .types import NUMERIC, numeric
 from .values import Array, Cell, Num, Ptr, Unk, Vector
 
-__all__ = ["fast_loop"]
+__all__ = ["fast_loop", "range_loop"]
 
 LEAST = 256  # iterations from which it is worth it
+MOST = 30_000  # iterations that are followed one by one
 _ALLOWED = frozenset({
     "compound_statement", "expression_statement", "assignment_expression", "subscript_expression", "identifier",
     "subscript_argument_list", "number_literal", "binary_expression", "unary_expression", "parenthesized_expression",
@@ -29,7 +30,6 @@ _PURE = frozenset({
     "sin", "cos", "exp", "sqrt", "fabs", "abs", "pow", "log", "tanh", "floor", "ceil", "fmod", "static_cast", "min",
     "max", "size", "sinf", "cosf", "powf", "expf", "sqrtf",
 })  # fmt: skip
-_PRINTS = frozenset({"LOG_PRINT", "printf"})
 
 
 def bounds(m: Machine, node: Node) -> tuple[str, int, int, int] | None:
@@ -79,10 +79,8 @@ def _suits(m: Machine, body: Node, name: str) -> bool:
             if function == "push_back":
                 written.append(_root(node["function"]).text)
                 targets.add(_root(node["function"]).start)
-            elif function not in _PURE:
-                closure = m.function(function)
-                if closure is None or not _pure_function(closure):
-                    return False
+            elif function not in _PURE and not _harmless(m, node["function"], function):
+                return False
     for node in body.walk():
         if node.kind == "assignment_expression":
             left = node["left"]
@@ -103,6 +101,19 @@ def _suits(m: Machine, body: Node, name: str) -> bool:
     return not any(n.kind == "identifier" and n.text in written and n.start not in targets for n in body.walk())
 
 
+def _harmless(m: Machine, node: Node, name: str) -> bool:
+    """Whether a call only computes: a type, a small function of the sample, or something unknown such as a random number."""
+    if node.kind in ("primitive_type", "parenthesized_expression") or m.scope.find_type(name) is not None or name in NUMERIC:
+        return True
+    cell = m.scope.find(name)
+    if cell is not None:
+        return isinstance(cell.value, Unk)
+    if name in ("rand", "aclFloatToFloat16", "aclFloat16ToFloat"):
+        return True
+    closure = m.function(name)
+    return closure is not None and _pure_function(closure)
+
+
 def _pure_function(closure: Any) -> bool:
     """Whether a function of the sample is one return statement over numbers."""
     body = closure.candidates[-1].body
@@ -121,14 +132,14 @@ def fast_loop(m: Machine, node: Node) -> bool:
     name, start, stop, step = found
     n = len(range(start, stop, step))
     body = node["body"]
-    if n > 4096 and _only_prints(body):
+    if n > 4096 and _only_prints(m, body):
         return _print_once(m, node, body, n)
-    if n < LEAST or n > 1 << 27:
+    if n < LEAST:
         return False
     if node.cache is None:
         node.cache = _suits(m, body, name)
-    if not node.cache:
-        return False
+    if not node.cache or n > 1 << 27:
+        return _give_up(m, node, n)
     cell = m.scope.vars[name]
     kept = cell.value
     index = np.arange(start, stop, step, dtype=np.int64)
@@ -145,7 +156,15 @@ def fast_loop(m: Machine, node: Node) -> bool:
     if good:
         good = _commit(stores, n)
     cell.value = kept if not good else Num(start + n * step, kept.t)
-    return good
+    return good or _give_up(m, node, n)
+
+
+def _give_up(m: Machine, node: Node, n: int) -> bool:
+    """A loop that is too long to follow step by step leaves what it changes unknown."""
+    if n <= MOST:
+        return False
+    m.extra["uncertain"](m, [node["body"]], m.unk(f"a loop of {n:,} iterations", node))
+    return True
 
 
 class _Vectorised:
@@ -202,7 +221,7 @@ class _Vectorised:
                     return False
                 array = place[0]
                 index = binary("+", index, Num(place[1], "int64")) if place[1] else index
-            if not isinstance(value, Num) or not isinstance(index, Num) or array is None or not array.is_numeric:
+            if not isinstance(index, Num) or array is None or not array.is_numeric or not isinstance(value, (Num, Unk)):
                 return False
             self.stores.append((array, index.v, cast(value, array.elem.base)))
             return True
@@ -211,7 +230,7 @@ class _Vectorised:
             if node["function"]["field"].text != "push_back" or not isinstance(base, Vector) or any(s[0] is base.array for s in self.stores):
                 return False
             value = m.eval(node["arguments"].kids[0])
-            if not isinstance(value, Num) or not numeric(base.array.elem):
+            if not isinstance(value, (Num, Unk)) or not numeric(base.array.elem):
                 return False
             self.stores.append((base.array, None, cast(value, base.array.elem.base)))
             return True
@@ -223,20 +242,45 @@ class _Vectorised:
         return False
 
 
+def range_loop(m: Machine, node: Node, name: str, array: Array) -> bool:
+    """``for (auto& x : v) x = …`` over many elements; False when it has to be run step by step."""
+    if array.n < LEAST or not array.is_numeric:
+        return False
+    statements = node["body"].kids if node["body"].kind == "compound_statement" else [node["body"]]
+    assignment = statements[0].kids[0] if len(statements) == 1 and statements[0].kids else None
+    if assignment is not None and assignment.kind == "assignment_expression" and assignment["left"].text == name:
+        calls = [n["function"] for n in assignment["right"].walk() if n.kind == "call_expression"]
+        if assignment["operator"].text == "=" and all(_harmless(m, c, c.text.split("::")[-1]) for c in calls):
+            m.scope.vars[name] = Cell(array.get(np.arange(array.n)), array.elem, name)
+            value = m.eval(assignment["right"])
+            if isinstance(value, Unk):
+                array.forget(value)
+                return True
+            if isinstance(value, Num):
+                return _commit([(array, np.arange(array.n), cast(value, array.elem.base))], array.n)
+    if array.n <= MOST:
+        return False
+    why = m.unk(f"a loop of {array.n:,} iterations", node)
+    array.forget(why)
+    m.extra["uncertain"](m, [node["body"]], why)
+    return True
+
+
 def _commit(stores: list[tuple[Array, Any, Any]], n: int) -> bool:
-    for array, index, value in stores:
-        if not isinstance(value, Num):
-            return False
+    for array, index, _ in stores:
         if index is not None:
             low, high = int(np.min(index)), int(np.max(index))
             if low < 0 or high >= array.n:
                 return False
     for array, index, value in stores:
-        spread = np.broadcast_to(np.asarray(value.v), (n,))
         if index is None:
             old = array.n
             array.resize(old + n)
             index = np.arange(old, old + n)
+        if isinstance(value, Unk):
+            _lose(array, index, value)
+            continue
+        spread = np.broadcast_to(np.asarray(value.v), (n,))
         if array.read is not None:
             array.forget(Unk("computed on the device"))
         if not isinstance(index, np.ndarray):
@@ -254,11 +298,26 @@ def _commit(stores: list[tuple[Array, Any, Any]], n: int) -> bool:
     return True
 
 
-def _only_prints(body: Node) -> bool:
-    calls = [n["function"].text for n in body.walk() if n.kind == "call_expression"]
-    return bool(calls) and not any(n.kind in ("assignment_expression", "update_expression", "return_statement") for n in body.walk()) and any(
-        c in _PRINTS for c in calls
-    )
+def _lose(array: Array, index: Any, why: Unk) -> None:
+    """Store something unknown; converted results of the device stay results."""
+    low, high = int(np.min(index)), int(np.max(index)) + 1
+    expr = why.expr
+    while expr and expr[0] in ("cast", "float", "neg"):
+        expr = expr[1]
+    if why.tag == "device" and expr and expr[0] == "dev" and low == 0:
+        array.texts = array.fill = array.origin = None
+        array.read = expr[1]
+    else:
+        array.forget(why, low, high)
+
+
+def _only_prints(m: Machine, body: Node) -> bool:
+    """Whether a body prints and changes nothing."""
+    if any(n.kind in ("assignment_expression", "update_expression", "return_statement") for n in body.walk()):
+        return False
+    names = [n["function"].text for n in body.walk() if n.kind == "call_expression"]
+    macros = [n for n in names if n in m.macros and m.macros[n].prints]
+    return bool(macros) or any(n.split("::")[-1] in ("printf", "fprintf") for n in names) or "cout" in body.text
 
 
 def _print_once(m: Machine, node: Node, body: Node, n: int) -> bool:

@@ -320,6 +320,9 @@ def _range(m: Machine, node: Node) -> Any:
         ctype, name_node, _ = m.declared(node.get("type"), node.get("declarator"))
         binding = next((n for n in node["declarator"].walk() if n.kind == "structured_binding_declarator"), None)
         state = Running("loop", name_node.text if name_node is not None else "", node.line)
+        array = source.array if isinstance(source, Vector) else source
+        if isinstance(array, Array) and name_node is not None and m.extra["range_loop"](m, node, name_node.text, array):
+            return None
         m.running.append(state)
         try:
             cells = _cells(m, source)

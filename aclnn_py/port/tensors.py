@@ -74,8 +74,6 @@ def snapshot(m: Machine, source: Any, count: Any, line: int) -> Snapshot:
         if nbytes > have:
             name = f"'{array.name}'" if array.name else "the host array"
             m.note(f"{nbytes} bytes are copied from {name}, which has {have}: the rest is whatever lies behind it", line)
-        if array.raw:
-            array.mask = np.ones(len(array.data), bool) if array.mask is None else array.mask
         part = array.copy() if at == 0 else _tail(array, at)
         return Snapshot(part, nbytes, line)
     if isinstance(source, Ptr) and isinstance(source.block, Cell):

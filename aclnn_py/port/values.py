@@ -137,8 +137,10 @@ class Array:
         return Num(self.data[index].item(), self.elem.base, text)
 
     def _gather(self, index: np.ndarray[Any, Any]) -> V:
-        if not self.is_numeric or self.read is not None or self.mask is not None:
-            return Unk("not known for all iterations")
+        if self.is_numeric and self.read is not None:
+            return Unk("computed on the device", 0, "device", ("dev", self.read, index))
+        if not self.is_numeric or self.mask is not None:
+            return self.why or Unk("not known for all iterations")
         if index.size and (int(index.min()) < 0 or int(index.max()) >= self.n):
             return Unk("an index outside the array")
         return Num(self.data[index], self.elem.base)
