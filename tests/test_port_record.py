@@ -16,6 +16,7 @@ from prototype_index import PrototypeIndex
 from aclnn_py import signatures
 from aclnn_py.port.compare import differences
 from aclnn_py.port.log import round_trip
+from aclnn_py.port.memory import Memory
 from aclnn_py.port.model import (
     Array,
     Attribute,
@@ -505,3 +506,49 @@ def test_a_sample_gets_the_prototype_that_stands_nearest(tmp_path: Path) -> None
         assert found.parameters[0].name == name, sample
     assert index.near(tmp_path)("aclnnNeg") == signatures.find("aclnnNeg")
     assert index.near(tmp_path)("aclnnNoSuch") is None
+
+
+# -- the memory that a record tells of
+
+
+def spans(memory: Memory, address: int, count: int) -> list[bool]:
+    return memory.filled(address, count, 1).tolist()
+
+
+def test_memory_knows_which_bytes_are_filled() -> None:
+    memory = Memory()
+    memory.allocate(100, 8)
+    memory.fill(101, 2)
+    memory.fill(105, 1)
+    assert spans(memory, 100, 8) == [False, True, True, False, False, True, False, False]
+    memory.fill(103, 2)  # joins its neighbours
+    assert memory.filled(100, 8, 2).tolist() == [False, True, True, False], "an element is filled when all of it is"
+    memory.allocate(200, 8)
+    memory.copy(200, 100, 8)
+    assert spans(memory, 200, 8) == [False, True, True, True, True, True, False, False]
+    memory.allocate(300, 2)
+    memory.copy(202, 300, 2)
+    assert spans(memory, 200, 8) == [False, True, False, False, True, True, False, False]
+    memory.allocate(200, 4)  # the address is used anew
+    assert spans(memory, 200, 8) == [False, False, False, False, True, True, False, False]
+
+
+def test_memory_knows_what_operators_wrote_until_it_is_filled_again() -> None:
+    memory, tensor_ = Memory(), Tensor("x", (2,), "float32")
+    memory.allocate(100, 8)
+    before = memory.version(100, 8)
+    memory.place(100, 100, tensor_)
+    memory.write(100, 4, known=True)
+    memory.write(104, 4, known=False)
+    assert spans(memory, 100, 8) == [True] * 4 + [False] * 4
+    assert memory.written(102, 1)
+    assert memory.passively_written(100, 8)
+    assert not memory.passively_written(100, 4)
+    assert memory.version(100, 8) == before, "a result is no change from outside"
+    memory.fill(104, 4)
+    assert not memory.passively_written(100, 8)
+    assert memory.version(100, 8) > before
+    assert memory.version(100, 4) == before
+    assert memory.tensor_at(100) is tensor_
+    memory.allocate(96, 8)
+    assert memory.tensor_at(100) is None
