@@ -58,7 +58,7 @@ TABLE = {
             'weights=[aclnn_py.Scalar(0.5, "float32"), aclnn_py.Scalar(3.0, "float32")]',
         ), runs=False,
     ),
-    "cases": Expected(static=("def RunCase(", "rtol=0", "atol=1e-5", "RunCase([")),
+    "cases": Expected(static=("def RunCase(", "rtol=0", "atol=1e-5", "RunCase(")),
     "empty": Expected(("np.array(2.5, np.float32)", "np.zeros((0, 3), np.float32)")),
     "fills": Expected(("np.resize(np.arange(8, dtype=np.float32), (16, 32))", "np.full((16, 32), 0.5, np.float32)")),
     "formats": Expected(

@@ -160,6 +160,8 @@ def port(
     texts = [*map(_signature_text, signature), *filter(None, [sample.prototypes])]
     lookup = signatures_of(texts)
     program = _recorded(sample, lookup, texts) if record else _traced(sample, lookup)
+    if not program.steps and program.refused is None:
+        raise ValueError(f"{sample.title}: no call of an operator was found")
     emitted = emit(program, lookup=lookup, data_file=data_file, title=sample.title)
 
     def placed(text: str, file: str, first: int, last: int) -> str:

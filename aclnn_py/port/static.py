@@ -75,6 +75,9 @@ def trace(sources: Sequence[tuple[str, str]], *, signature: Callable[[str], Sign
     calls.finish(machine)
     results.finish(machine)
     _prune(program)
+    faults = [(source.name, *source.faults[0]) for source, _ in roots if source.faults]
+    if faults and not any(isinstance(step, Call) for step in program.steps):
+        raise SampleError("not valid C++", faults[0][0], faults[0][2], faults[0][3])
     program.refused = refusal
     return program
 
