@@ -273,6 +273,18 @@ def test_without_tree_sitter_the_extra_is_named(
     assert "pip install 'aclnn-py[port]'" in capsys.readouterr().err
 
 
+@reads
+@pytest.mark.parametrize("page", ["README.md", "docs/porting.md"])
+def test_the_documentation_shows_what_the_command_prints(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    root = Path(__file__).parents[1]
+    text = (root / page).read_text(encoding="utf-8")
+    shown = re.findall(r"^<!-- ported: (\S+) -->\n```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert shown
+    for name, script in shown:
+        assert command(root / name) == 0
+        assert capsys.readouterr().out == script
+
+
 # -- inputs
 
 

@@ -280,10 +280,7 @@ def test_goldens_become_checks(tmp_path: Path) -> None:
         Call("aclnnCast", {"self": y, "dtype": Attribute('"bfloat16"', 27), "out": half}),
     ]
     made = emit(program(*calls, near, same, Check(y, Data(np.float32([-1, -2]), None))))
-    assert (
-        "np.testing.assert_allclose(y, [[-1, -2], [-3, -4.001]], rtol=0, atol=0.01)\n"
-        in made.script
-    )
+    assert "np.testing.assert_allclose(y, [[-1, -2], [-3, -4.001]], rtol=0, atol=0.01)\n" in made.script
     assert "np.testing.assert_allclose(half.astype(np.float32), -1, rtol=0, atol=8)\n" in made.script
     assert "np.testing.assert_array_equal(y.ravel()[:2], [-1, -2])\n" in made.script
     run(made, tmp_path)
