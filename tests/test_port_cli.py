@@ -79,7 +79,10 @@ TABLE = {
         ('aclnn_py.op("aclnnExp")(self=', 'aclnn_py.op("aclnnLog")(self='),
         ('aclnn_py.op("aclnnExp")(self=x, out=middle)', "self=middle, out=out)"),
     ),
-    "short_data": Expected(static=("np.empty(3, np.float32)", ".flat[:1] = [7]"), notes="12 bytes are copied", differs="1 of 3 values|2 of 3 values"),
+    "short_data": Expected(
+        static=("np.empty(3, np.float32)", ".flat[:1] = [7]"), notes="12 bytes are copied",
+        differs="1 of 3 values|2 of 3 values",
+    ),
     "struct_bytes": Expected(status=2),
     "structs": Expected(("for ", '"float32")')),
     "templates": Expected(("np.int32", "1.5")),
