@@ -132,8 +132,8 @@ class _Writer:
         if unknown not in self.missing:
             self.missing.append(unknown)
         place = self.where(unknown.file, *unknown.lines)
-        quoted = [f"    {line.strip()}" for line in unknown.source.strip().splitlines()[:3]]
-        text = "\n".join([f"TODO {place}: {unknown.reason}", *quoted])
+        source = [f"    {line.strip()}" for line in unknown.source.strip().splitlines()[:3]]
+        text = "\n".join([f"TODO {place}: {unknown.reason}", *source])
         message = f"{what}: {place}" if what else place
         return [Comment(text), Line(f"raise NotImplementedError({quoted(message)})")]
 
@@ -209,13 +209,13 @@ class _Writer:
         got = _first(self.ref(tensor, path), tensor, values.size if values.size < size else None)
         got = Cat((got, ".astype(np.float32)")) if own else got
         shape = tensor.shape if values.size == size else (values.size,)
-        exact = values.astype(kind)
-        found = array_expression(exact, shape, dtype_text(kind.name), expected.text, "expected")
-        node = found.node or self.store.keep(exact, shape, kind.name, f"{name}_expected")
+        wanted = values.astype(kind)
+        found = array_expression(wanted, shape, dtype_text(kind.name), expected.text, "expected")
+        node = found.node or self.store.keep(wanted, shape, kind.name, f"{name}_expected")
         loose = bool(step.rtol or step.atol)
-        if isinstance(node, Seq) and node.open == "np.array(" and (loose or all_exact(node.items[0], exact)):
+        if isinstance(node, Seq) and node.open == "np.array(" and (loose or all_exact(node.items[0], wanted)):
             node = node.items[0]  # NumPy makes an array of it
-        if found.fill is not None and (loose or exact(found.fill, exact[0])):
+        if found.fill is not None and (loose or exact(found.fill, wanted[0])):
             node = Slot(found.fill, "expected")
         if not loose:
             return [Line(Seq("np.testing.assert_array_equal(", (got, node), ")"))]
