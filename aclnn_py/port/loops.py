@@ -138,7 +138,7 @@ def fast_loop(m: Machine, node: Node) -> bool:
         return False
     if node.cache is None:
         node.cache = _suits(m, body, name)
-    if not node.cache or n > 1 << 27:
+    if not node.cache or n > 1 << 25:
         return _give_up(m, node, n)
     cell = m.scope.vars[name]
     kept = cell.value
@@ -288,6 +288,7 @@ def _commit(stores: list[tuple[Array, Any, Any]], n: int) -> bool:
             continue
         whole = array.n == n and bool(index[0] == 0 and index[-1] == n - 1)
         array.texts = array.fill = array.origin = None
+        array.own()
         array.data[index] = spread
         if array.mask is not None:
             array.mask[index] = False
