@@ -248,6 +248,17 @@ def _extreme(m: Machine, node: Node, values: list[Any]) -> Any:
     return cast(best, t)
 
 
+@library("frexp", "frexpf")
+def _frexp(m: Machine, node: Node, values: list[Any]) -> Any:
+    place = target(values[1]) if len(values) == 2 else None
+    if not isinstance(values[0], Num) or isinstance(values[0].v, np.ndarray) or place is None:
+        poison(m, values[-1], m.unk("frexp", node))
+        return values[0] if isinstance(values[0], Unk) else m.unk("frexp", node)
+    mantissa, exponent = math.frexp(values[0].v)
+    place[0].set(place[1], Num(exponent))
+    return Num(mantissa, "float32" if values[0].t == "float32" else "float64")
+
+
 @library("isnan", "isinf", "isfinite", "signbit")
 def _classify(m: Machine, node: Node, values: list[Any]) -> Any:
     value = values[0]
