@@ -130,6 +130,8 @@ def register(module: str, family: Family) -> None:
 
 
 def _family(where: str, value: Any) -> Family:
+    if isinstance(value, np.ndarray):  # subclasses too, whatever package they come from
+        return _families["numpy"]
     for base in type(value).__mro__:
         package = base.__module__.partition(".")[0]
         if package in _LAZY and package not in _families:

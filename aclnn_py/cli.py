@@ -18,6 +18,7 @@ import numpy as np
 
 from . import __version__, backends, catalog, demo, emulator, errors, library, signatures, stubs
 from .headers import HeaderIndex, include_directories
+from .port import command as port_command
 
 __all__ = ["main"]
 
@@ -264,6 +265,8 @@ def _parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check", help="compare the built-in declarations with installed headers")
     check.add_argument("--include", type=Path, action="append", metavar="DIR", help="an include directory to use")
     check.set_defaults(run=_check)
+
+    port_command.add(commands)
 
     emu = commands.add_parser("emulator", help="build or locate the CPU emulator of CANN's libraries")
     actions = emu.add_subparsers(dest="action", required=True, metavar="ACTION")

@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from . import errors
 from .arguments import convert
 from .backends import Backend, NativeBackend, ReferenceBackend, resolve
+from .formats import private_format
 from .launch import DeviceCall
 from .signatures import Signature
 
@@ -86,6 +88,9 @@ def _on_host(api: str, name: str, value: Any) -> None:
             raise TypeError(
                 f"{api}: argument {name!r} is a {type(array).__name__}; the reference computes on NumPy arrays"
             )
+        if private := private_format(array):
+            detail = f"argument {name!r} has the private format {private}, whose storage order only the device knows"
+            raise errors.unsupported(api, detail, hint='backend="npu" takes it')
 
 
 class Executor:

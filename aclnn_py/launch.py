@@ -24,6 +24,7 @@ from .arguments import warn_open_range
 from .backends import NativeBackend
 from .descriptors import BY_VALUE, Descriptor, make
 from .device_array import DeviceArray
+from .formats import device_copy, format_of, storage_of
 from .runtime import Block, Stream
 from .signatures import Signature, is_builtin
 
@@ -131,10 +132,10 @@ class DeviceCall:
         output = writable if self._outputs is None else name in self._outputs
         if output and not writable:
             raise ValueError(f"{self._name}: output {name!r} is read-only")
-        key = (array.ctypes.data, array.shape, array.strides, array.dtype)
+        key = (array.ctypes.data, array.shape, array.strides, array.dtype, format_of(array))
         host = self._hosts.get(key) if array.size else None
         if host is None:
-            host = _HostTensor(array, DeviceArray.empty(self._runtime, array.shape, array.dtype, self.device), output)
+            host = _HostTensor(storage_of(array), device_copy(self._runtime, array, self.device), output)
             self._hosts[key if array.size else (id(host),)] = host
         host.output = host.output or output
         self.fills_host_arrays |= output
@@ -303,6 +304,8 @@ class DeviceCall:
         rows = [(names.index(name), name, value) for name, value in changes.items()]
         for index, name, value in rows:
             old = self._values[index]
+            if format_of(value) != format_of(old):
+                raise ValueError(f"{self._name}: rebind({name}=...) needs the same format and storage shape")
             if isinstance(value, DeviceArray) and (value.strides, value.offset, value.buffer.nbytes) != (
                 old.strides,
                 old.offset,
@@ -319,7 +322,7 @@ class DeviceCall:
         if isinstance(value, np.ndarray) and sum(item is old for item in self._values) == 1:
             for key, host in list(self._hosts.items()):
                 if host.device is old:  # same device copy, other content
-                    self._hosts[key] = _HostTensor(value, old, host.output)
+                    self._hosts[key] = _HostTensor(storage_of(value), old, host.output)
             return
         if isinstance(value, np.ndarray) or self.reuse != "repeatable" or self._outputs is None:
             self._values[index] = value

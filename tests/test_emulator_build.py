@@ -75,7 +75,8 @@ aclnn-py demo
     assert (done.returncode, done.stderr) == (0, "")
     target = emulator._target()
     assert done.stdout.splitlines()[:4] == [
-        f"{target}/lib:/before:/and more", f"{target}/lib", f"{target}/include:{target}/include/aclnnop", "emulator",
+        f"{target}/lib:/before:/and more", f"{target}/lib",
+        f"{target}/include:{target}/include/aclnn:{target}/include/aclnnop", "emulator",
     ]  # fmt: skip
     assert done.stdout.splitlines()[4].startswith("backend: emulator ("), "a plain call gets the emulator"
 

@@ -412,7 +412,12 @@ def call_value(m: Machine, value: Any, arguments: list[Argument], node: Node) ->
         value = load(value)
     if isinstance(value, Closure):
         if not value.candidates and value.name.startswith("acl"):
-            return FUNCTIONS[value.name](m, node, [a.value for a in arguments]) if value.name in FUNCTIONS else Num(0)
+            values = [a.value for a in arguments]
+            if value.name in FUNCTIONS:
+                return FUNCTIONS[value.name](m, node, values)
+            if len(values) == 4:  # a second stage through a function pointer
+                m.extra["stage_two"](m, value.name, values, node)
+            return Num(0)
         return invoke(m, value, arguments, [], node)
     if isinstance(value, Struct):
         found = _find_method(m, value.kind, "operator()")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 __all__ = ["Macro", "Prepared", "prepare"]
@@ -96,8 +97,10 @@ def _writes(macro: Macro) -> bool:
     )
 
 
-def prepare(source: str) -> Prepared:
+def prepare(source: str, known: Mapping[str, Macro] | None = None) -> Prepared:
     """Blank comments and all but the first argument of macro calls that C++ could not parse as an expression.
+
+    ``known`` are macros of other files of the sample.
 
     Examples
     --------
@@ -105,7 +108,7 @@ def prepare(source: str) -> Prepared:
     'CHECK(ok          );'
     """
     text = _C_LINKAGE.sub(lambda m: _blank(m[0]), strip_comments(source))
-    macros: dict[str, Macro] = {}
+    macros: dict[str, Macro] = dict(known or {})
 
     def define(match: re.Match[str]) -> str:
         body = re.sub(r"\\\n", " ", match[4] or "").strip()

@@ -51,8 +51,10 @@ def trace(sources: Sequence[tuple[str, str]], *, signature: Callable[[str], Sign
     program = Program(tuple(name for name, _ in sources))
     machine = _machine(program, signature)
     roots = []
+    for _, text in sources if len(sources) > 1 else ():
+        machine.macros.update(prepare(text).macros)
     for name, text in sources:
-        source = Source(name, prepare(text))
+        source = Source(name, prepare(text, machine.macros))
         machine.macros.update(source.prepared.macros)
         roots.append((source, parse(source)))
     refusal = _refusal(" ".join(source.prepared.text for source, _ in roots))
@@ -73,6 +75,9 @@ def trace(sources: Sequence[tuple[str, str]], *, signature: Callable[[str], Sign
     calls.finish(machine)
     results.finish(machine)
     _prune(program)
+    faults = [(source.name, *source.faults[0]) for source, _ in roots if source.faults]
+    if faults and not any(isinstance(step, Call) for step in program.steps):
+        raise SampleError("not valid C++", faults[0][0], faults[0][2], faults[0][3])
     program.refused = refusal
     return program
 
@@ -109,6 +114,7 @@ def _machine(program: Program, signature: Callable[[str], Signature | None]) -> 
         range_loop=loops.range_loop,
         uncertain=statements.uncertain,
         api=calls.api,
+        stage_two=calls.stage_two,
         macro=calls.macro,
         store=acl.store,
         read_back=results.read_back,

@@ -78,6 +78,8 @@ def _convert(root: Any, source: Source) -> Node:
         if cursor.goto_first_child():
             while True:
                 child, name = cursor.node, cursor.field_name or ""
+                if child.is_missing and child.type in (")", "]", "}"):  # a missing ; may be a macro's business
+                    source.faults.append((child.start_byte, child.start_point[0] + 1, child.start_point[1] + 1))
                 if child.type != "comment" and (child.is_named or name or child.type in _KEEP):
                     built = build(cursor)
                     if child.is_named or name:
