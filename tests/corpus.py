@@ -1,5 +1,7 @@
 """Reports how the porter does on any tree of samples: ``python tests/corpus.py PATH... [--record] [--json FILE]``.
 
+With ``--record`` each sample is also compiled and run against the emulator, and both results are compared.
+``--signatures`` names directories with headers or documentation pages, for operators that the package does not know.
 Not part of the test suite: it takes minutes, and the samples are not ours.
 """
 
@@ -12,12 +14,15 @@ import sys
 import time
 import traceback
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from aclnn_py import signatures
-from aclnn_py.port import model
+from aclnn_py.port import model, read
+from aclnn_py.port.compare import differences
+from aclnn_py.port.record import record
+from aclnn_py.port.sources import split_page
 from aclnn_py.port.static import trace
 
 _EXCLUDED = {"tests", "scripts"}
@@ -71,21 +76,55 @@ def judge(program: model.Program) -> tuple[str, list[str]]:
     return "complete", []
 
 
-def run(path: Path) -> dict[str, Any]:
-    """One sample: its status, reasons and notes."""
+def prototypes(paths: list[Path]) -> dict[str, signatures.Signature]:
+    """Signatures in the headers and pages below some directories; headers win."""
+    found: dict[str, signatures.Signature] = {}
+    for pattern in ("*.md", "*.h"):
+        for path in (p for root in paths for p in root.rglob(pattern)):
+            text = path.read_text(errors="replace")
+            if pattern == "*.md":
+                programs, rest = split_page(text)
+                text = "\n".join([rest, *programs])
+            problems: list[str] = []
+            found.update((s.name, s) for s in signatures.parse_prototypes(text, path.name, problems))
+    return found
+
+
+def run(path: Path, lookup: Callable[[str], signatures.Signature | None], recording: bool) -> dict[str, Any]:
+    """One sample: its status, reasons and notes; with ``recording``, what the emulator's record contradicts."""
+    result: dict[str, Any] = {"path": str(path), "reasons": [], "notes": [], "recorded": None}
     start = time.perf_counter()
-    text = path.read_text(errors="replace")
+    program: model.Program | None = None
     try:
-        program = trace([(path.name, text)], signature=signatures.find)
-        status, reasons = judge(program)
-        notes = [f"{n.line}: {n.text}" for n in program.notes]
+        program = trace(read([str(path)])[0].files, signature=lookup)
+        result["status"], result["reasons"] = judge(program)
+        result["notes"] = [f"{n.line}: {n.text}" for n in program.notes]
     except model.SampleError as error:
-        status, reasons, notes = "invalid", [str(error)], []
+        result["status"], result["reasons"] = "invalid", [str(error)]
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
-        status = "crashed"
-        reasons, notes = [f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"], []
-    return {"path": str(path), "status": status, "reasons": reasons, "notes": notes, "seconds": time.perf_counter() - start}
+        result["status"] = "crashed"
+        result["reasons"] = [f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"]
+    result["seconds"] = time.perf_counter() - start
+    if recording:
+        try:
+            recorded = record([path], signature=lookup)
+        except (model.SampleError, OSError) as error:
+            result["recorded"] = f"not recorded: {str(error)[:300]}"
+            return result
+        result["recorded"] = judge_record(recorded)
+        if program is not None:
+            unlike = differences(program, recorded)
+            if unlike:
+                result["before"] = result["status"]
+                result["status"], result["reasons"] = "disagreeing", unlike
+    return result
+
+
+def judge_record(program: model.Program) -> str:
+    """Whether a record is complete; it cannot tell what is printed."""
+    calls = any(isinstance(s, model.Call) for s in program.steps)
+    return "refused" if program.refused else "complete" if calls and not unknowns(program) else "incomplete"
 
 
 def _class(reason: str) -> str:
@@ -97,18 +136,30 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("paths", nargs="+", type=Path)
     parser.add_argument("--json", type=Path, help="write every result to this file")
+    parser.add_argument("--record", action="store_true", help="also run each sample on the emulator, and compare")
+    parser.add_argument("--signatures", nargs="*", type=Path, default=[], help="directories of headers and pages")
+    parser.add_argument("--every", type=int, default=1, help="take only every n-th file")
     parser.add_argument("--examples", type=int, default=2, help="files to name for each reason")
     options = parser.parse_args()
     results: list[dict[str, Any]] = []
-    files = list(samples(options.paths))
+    files = list(samples(options.paths))[:: options.every]
+    known = prototypes(options.signatures)
+
+    def lookup(name: str) -> signatures.Signature | None:
+        return known.get(name) or signatures.find(name)
+
     for i, path in enumerate(files):
-        results.append(run(path))
-        if sys.stderr.isatty() or i % 200 == 199:
+        results.append(run(path, lookup, options.record))
+        if sys.stderr.isatty() or i % 100 == 99:
             print(f"\r{i + 1}/{len(files)}", end="" if sys.stderr.isatty() else "\n", file=sys.stderr, flush=True)
     counts = Counter(r["status"] for r in results)
     total = sum(r["seconds"] for r in results)
     print(f"\n{len(results)} files, {total:.1f} s: " + ", ".join(f"{k} {v}" for k, v in counts.most_common()))
-    for status in ("crashed", "incomplete", "invalid", "refused"):
+    if options.record:
+        either = sum("complete" in (r["status"], r["recorded"]) for r in results)
+        recorded = Counter(str(r["recorded"]).split(":")[0] for r in results)
+        print(f"recorded: {dict(recorded)}; complete by either engine: {either}")
+    for status in ("crashed", "disagreeing", "incomplete", "invalid", "refused"):
         classes: dict[str, list[str]] = defaultdict(list)
         for r in results:
             if r["status"] == status:

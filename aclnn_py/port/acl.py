@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from . import names
 from .arithmetic import bit_cast, cast
 from .convert import decay, load, target
@@ -179,6 +181,31 @@ def _dims(pointer: Any, count: Any) -> tuple[int, ...] | Unk:
     return tuple(int(item.v) for item in found)
 
 
+@library("aclInitTensor")
+def _init_tensor(m: Machine, node: Node, values: list[Any]) -> Any:
+    handle = decay(values[0])
+    made = _tensor(m, node, values[1:])
+    if isinstance(handle, Handle):
+        handle.data = {**made.data, "name": handle.data.get("name")}
+    return _OK
+
+
+@library("aclnnCalculateMatmulWeightSize", "aclnnCalculateMatmulWeightSizeV2")
+def _weight_size(m: Machine, node: Node, values: list[Any]) -> Any:
+    """Elements of a matrix in the blocked format: blocks of 16 rows, and of 16 columns for halves, 32 for bytes."""
+    shape = values[0].data.get("items") if isinstance(values[0], Handle) else None
+    code = values[1] if len(values) > 2 else Num(1)
+    if not shape or len(shape) < 2 or not all(isinstance(s, Num) for s in shape) or not isinstance(code, Num):
+        poison(m, values[-1], m.unk("the size of a blocked weight", node))
+        return _OK
+    count = 1
+    for i, size in enumerate(shape):
+        unit = 1 if i + 2 < len(shape) else 16 if i + 2 == len(shape) or code.v in (1, 27) else 32
+        count *= -(-int(size.v) // unit) * unit
+    store(values[-1], Num(count, "uint64"))
+    return _OK
+
+
 @library("aclCreateTensor")
 def _tensor(m: Machine, node: Node, values: list[Any]) -> Any:
     if len(values) != 9:
@@ -296,6 +323,11 @@ def _half(m: Machine, node: Node, values: list[Any]) -> Any:
         if isinstance(value, Unk) and value.tag == "device":
             return Unk(value.reason, node.line, "device", ("cast", value.expr))
         return value if isinstance(value, Unk) else m.unk("a half", node)
+    if isinstance(value.v, np.ndarray):
+        with np.errstate(all="ignore"):
+            if "FloatToFloat16" in node["function"].text:
+                return Num(value.v.astype(np.float16).view(np.uint16), "uint16")
+            return Num(value.v.astype(np.uint16).view(np.float16).astype(np.float32), "float32")
     if "FloatToFloat16" in node["function"].text:
         return bit_cast(cast(value, "float16"), "uint16")
     return cast(bit_cast(cast(value, "uint16"), "float16"), "float32")

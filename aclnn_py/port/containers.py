@@ -299,6 +299,7 @@ def fill(m: Machine, array: Array, low: int, high: int, value: Any) -> None:
             array.forget(Unk("computed on the device"))
         array.texts = array.origin = None
         array.fill = value.text if (low, high) == (0, array.n) else None
+        array.own()
         array.data[low:high] = value.v
         if array.mask is not None:
             array.mask[low:high] = False
@@ -329,6 +330,7 @@ def _algorithm(m: Machine, node: Node, values: list[Any]) -> Any:
         start = cast(values[2], array.elem.base)
         array.forget(Unk(""))
         array.mask = array.why = None
+        array.own()
         array.data[low:high] = (np.arange(high - low) + start.v).astype(np_type(array.elem.base))
     elif name in ("copy", "copy_n") and isinstance(decay(values[2]), Ptr):
         to = decay(values[2])
@@ -348,10 +350,12 @@ def _algorithm(m: Machine, node: Node, values: list[Any]) -> Any:
             to.block.set(to.at + i - low, convert(m, call_back(m, values[3], [array.get(i)], node), to.block.elem))
     elif name == "reverse" and array.is_numeric and array.mask is None and array.read is None:
         texts = array.texts
+        array.own()
         array.data[low:high] = array.data[low:high][::-1].copy()
         array.texts = texts[:low] + texts[low:high][::-1] + texts[high:] if texts is not None else None
         array.origin = None
     elif name == "sort" and len(values) == 2 and array.is_numeric and array.mask is None and array.read is None:
+        array.own()
         array.data[low:high] = np.sort(array.data[low:high])
         array.texts = array.origin = None
     else:

@@ -267,6 +267,10 @@ def _pointer(m: Machine, node: Node) -> Any:
         return load(m.eval(node["argument"]))
     argument = node["argument"]
     place = m.lvalue(argument)
+    if argument.kind == "subscript_expression" and place is not None and isinstance(place[0], Cell):
+        base = m.eval(argument["argument"])
+        if isinstance(base, Text):
+            return base
     if place is None:
         value = m.eval(argument)
         return value if isinstance(value, (Closure, Unk)) else Ptr(Cell(value, AUTO), 0, AUTO)

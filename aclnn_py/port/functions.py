@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+import numpy as np
 
 from .arithmetic import binary, cast
 from .convert import convert, copy_in, decay, default, flat_type, load
@@ -10,7 +13,7 @@ from .expressions import explicit
 from .machine import FUNCTIONS, METHODS, FunctionDef, Machine, Running, Scope, evaluates
 from .syntax import Node
 from .types import AUTO, CType, declare, numeric
-from .values import NULL, Array, Braces, Cell, Closure, Num, Ptr, Smart, Struct, Text, Unk, Vector, duplicate
+from .values import NULL, Array, Braces, Cell, Closure, Num, Ptr, Smart, Struct, Text, Unk, Vector, duplicate, np_type
 
 __all__ = ["call", "call_method", "construct", "invoke", "parameters_of", "poison"]
 
@@ -98,7 +101,16 @@ def _arguments(m: Machine, node: Node | None) -> list[Argument]:
 def _template_arguments(m: Machine, node: Node | None) -> list[CType | Any]:
     if node is None:
         return []
-    return [m.type(k) if k.kind == "type_descriptor" else m.eval(k) for k in node.kids]
+    return [_template_argument(m, k) for k in node.kids]
+
+
+def _template_argument(m: Machine, node: Node) -> Any:
+    """A type, or the value of a constant, which reads like a type."""
+    if node.kind != "type_descriptor":
+        return m.eval(node)
+    name = node.text.split("::")[-1].strip()
+    cell = m.scope.find(name)
+    return cell.value if cell is not None and m.scope.find_type(name) is None else m.type(node)
 
 
 def _unify(pattern: CType, actual: CType, found: dict[str, CType], names: list[str]) -> None:
@@ -147,9 +159,56 @@ def invoke(m: Machine, closure: Closure, arguments: list[Argument], templates: l
         for argument in arguments:
             poison(m, argument.value, Unk(f"{closure.name} is not defined in the sample", node.line))
         return m.unk(f"{closure.name} is not defined in the sample", node)
+    if m.vector and closure.this is None:
+        return _for_each(m, closure, arguments, templates, node)
+    converted = _conversion_of_result(closure, arguments, node)
+    if converted is not None:
+        return converted
     if m.depth >= MAX_DEPTH:
         return m.unk(f"{closure.name} calls itself too deeply", node)
     return _run(m, closure, candidates[0], arguments, templates, node)
+
+
+_HALF = re.compile(r"float|half|fp16|bf16|fp32", re.I)
+
+
+def _conversion_of_result(closure: Closure, arguments: list[Argument], node: Node) -> Unk | None:
+    """A number that was read back, given to the sample's own conversion from half: still that number."""
+    if len(arguments) != 1 or closure.this is not None or not _HALF.search(closure.name):
+        return None
+    value = arguments[0].value
+    if isinstance(value, Unk) and value.tag == "device" and value.expr and value.expr[0] in ("dev", "cast"):
+        return Unk(value.reason, node.line, "device", ("cast", value.expr))
+    return None
+
+
+def _for_each(m: Machine, closure: Closure, arguments: list[Argument], templates: list[Any], node: Node) -> Any:
+    """A function of numbers for all iterations of a loop: called once for each set of arguments that differs."""
+    values = [a.value for a in arguments]
+    varying = [i for i, v in enumerate(values) if isinstance(v, Num) and isinstance(v.v, np.ndarray)]
+    device = next((v for v in values if isinstance(v, Unk)), None)
+    if device is not None:
+        return Unk(device.reason, node.line, device.tag, ("cast", device.expr) if device.expr else ())
+    m.vector = False
+    try:
+        if not varying:
+            return invoke(m, closure, arguments, templates, node)
+        table = np.stack([values[i].v.astype(np.float64) for i in varying], axis=1)
+        rows, inverse = np.unique(table, axis=0, return_inverse=True)
+        if len(rows) > 2048:
+            return m.unk(f"{closure.name} of {len(rows):,} different arguments", node)
+        results = []
+        for row in rows:
+            for i, v in zip(varying, row, strict=True):
+                kind = values[i].t
+                values[i] = Num(float(v) if kind.startswith(("float", "bfloat")) else int(v), kind)
+            got = invoke(m, closure, [Argument(m, None, v) for v in values], templates, node)
+            if not isinstance(got, Num):
+                return got if isinstance(got, Unk) else m.unk(f"{closure.name} gives no number", node)
+            results.append(got)
+        return Num(np.array([r.v for r in results], np_type(results[0].t))[inverse.ravel()], results[0].t)
+    finally:
+        m.vector = True
 
 
 def _run(m: Machine, closure: Closure, d: FunctionDef, arguments: list[Argument], templates: list[Any], node: Node) -> Any:

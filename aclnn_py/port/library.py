@@ -87,7 +87,7 @@ def _vector(m: Machine, ctype: CType, values: list[Any]) -> Any:
     if len(values) > 1 and not (len(values) == 2 and isinstance(values[1], Handle)):
         value = convert(m, values[1], elem)
         if kind and isinstance(value, Num):
-            array.data[:] = value.v
+            array.uniform(value.v)
             array.fill = value.text if value.text is not None else repr_of(value)
         elif kind:
             array.forget(value if isinstance(value, Unk) else m.unk("a fill value"))
@@ -96,6 +96,7 @@ def _vector(m: Machine, ctype: CType, values: list[Any]) -> Any:
     elif not kind:
         array.data = [default(m, elem, True) for _ in range(n)]
     else:
+        array.uniform(0)
         array.fill = "0"
     return Vector(array)
 
@@ -247,6 +248,17 @@ def _extreme(m: Machine, node: Node, values: list[Any]) -> Any:
     return cast(best, t)
 
 
+@library("frexp", "frexpf")
+def _frexp(m: Machine, node: Node, values: list[Any]) -> Any:
+    place = target(values[1]) if len(values) == 2 else None
+    if not isinstance(values[0], Num) or isinstance(values[0].v, np.ndarray) or place is None:
+        poison(m, values[-1], m.unk("frexp", node))
+        return values[0] if isinstance(values[0], Unk) else m.unk("frexp", node)
+    mantissa, exponent = math.frexp(values[0].v)
+    place[0].set(place[1], Num(exponent))
+    return Num(mantissa, "float32" if values[0].t == "float32" else "float64")
+
+
 @library("isnan", "isinf", "isfinite", "signbit")
 def _classify(m: Machine, node: Node, values: list[Any]) -> Any:
     value = values[0]
@@ -311,6 +323,9 @@ def copy_memory(m: Machine, to: Any, source: Any, count: Any, line: int) -> None
     block = to.block
     if isinstance(source, Text) and block.is_numeric and isinstance(count, Num):
         raw = source.value.encode() + b"\0"
+        if int(count.v) > 1 << 19 and to.at + len(raw) > block.n:
+            m.note(f"a string of {len(raw)} bytes is copied into an array of {block.n}", line)
+            block.resize(to.at + len(raw))
         for i in range(min(int(count.v), len(raw))):
             block.set(to.at + i, Num(raw[i] - 256 if raw[i] > 127 else raw[i], "int8"))
         return
@@ -340,6 +355,7 @@ def copy_memory(m: Machine, to: Any, source: Any, count: Any, line: int) -> None
 
 
 def _paste(block: Array, at: int, part: Array) -> None:
+    block.own()
     high = min(at + part.n, block.n)
     n = max(high - at, 0)
     if at == 0 and n == block.n:

@@ -108,18 +108,18 @@ def _harmless(m: Machine, node: Node, name: str) -> bool:
     cell = m.scope.find(name)
     if cell is not None:
         return isinstance(cell.value, Unk)
-    if name in ("rand", "aclFloatToFloat16", "aclFloat16ToFloat"):
+    if name in ("rand", "aclFloatToFloat16", "aclFloat16ToFloat") and name not in m.functions:
         return True
     closure = m.function(name)
     return closure is not None and _pure_function(closure)
 
 
 def _pure_function(closure: Any) -> bool:
-    """Whether a function of the sample is one return statement over numbers."""
-    body = closure.candidates[-1].body
-    if body is None or len(body.kids) != 1 or body.kids[0].kind != "return_statement":
+    """Whether a function of the sample takes numbers and only computes one from them."""
+    definition = closure.candidates[-1]
+    if definition.body is None or any("&" in p.text or "*" in p.text or "vector" in p.text for p in definition.parameters):
         return False
-    return not any(n.kind in ("pointer_expression", "assignment_expression", "call_expression", "update_expression") for n in body.walk())
+    return not any(word in definition.body.text for word in ("acl", "print", "cout", "static ", "push_back"))
 
 
 def fast_loop(m: Machine, node: Node) -> bool:
@@ -138,7 +138,7 @@ def fast_loop(m: Machine, node: Node) -> bool:
         return False
     if node.cache is None:
         node.cache = _suits(m, body, name)
-    if not node.cache or n > 1 << 27:
+    if not node.cache or n > 1 << 25:
         return _give_up(m, node, n)
     cell = m.scope.vars[name]
     kept = cell.value
@@ -183,7 +183,7 @@ class _Vectorised:
             return self.store(node.kids[0])
         if kind == "declaration":
             m.exec(node)
-            return all(isinstance(c.value, Num) for k, c in m.scope.vars.items() if k in node.text)
+            return all(isinstance(c.value, (Num, Unk)) for k, c in m.scope.vars.items() if k in node.text)
         if kind == "for_statement":
             return self.inner(node)
         return False
@@ -288,6 +288,7 @@ def _commit(stores: list[tuple[Array, Any, Any]], n: int) -> bool:
             continue
         whole = array.n == n and bool(index[0] == 0 and index[-1] == n - 1)
         array.texts = array.fill = array.origin = None
+        array.own()
         array.data[index] = spread
         if array.mask is not None:
             array.mask[index] = False

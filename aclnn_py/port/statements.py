@@ -15,6 +15,9 @@ from .values import Array, Braces, Cell, Map, Num, Pair, Ptr, Smart, Struct, Tex
 __all__ = ["BREAK", "CONTINUE", "Return", "body", "uncertain"]
 
 
+LOOP_BUDGET = 80_000  # steps that one loop may take
+
+
 class Return:
     """A return statement's value."""
 
@@ -210,6 +213,7 @@ def _undecided(m: Machine, value: Any, then: Node, otherwise: Node | None, node:
 
 def uncertain(m: Machine, nodes: list[Node], why: Unk) -> None:
     """Everything that these statements may change becomes unknown; calls in them become unknown steps."""
+    m.budget -= 100
     for root in nodes:
         for node in root.walk():
             if node.kind in ("assignment_expression", "update_expression"):
@@ -282,6 +286,7 @@ def _loop(m: Machine, node: Node, condition: Node | None, update: Node | None, i
     name = next(iter(m.scope.vars), "") if node.kind == "for_statement" else ""
     state = Running("loop", name, node.line)
     cells = list(m.scope.vars.items()) if node.kind == "for_statement" else []
+    least = m.budget - min(LOOP_BUDGET, m.budget // 4)
     m.running.append(state)
     try:
         while True:
@@ -297,6 +302,9 @@ def _loop(m: Machine, node: Node, condition: Node | None, update: Node | None, i
                     return None
                 if not known:
                     return None
+            if m.budget < least and state.index > 8:
+                uncertain(m, [inner], Unk("a loop that is too long to follow", node.line))
+                return None
             first = False
             state.values = tuple((k, str(c.value.v)) for k, c in cells if isinstance(c.value, Num))
             result = m.exec(inner)

@@ -24,7 +24,7 @@ class Source:
 class Node:
     """A syntax node. ``named`` has the children with their field names ("" without)."""
 
-    __slots__ = ("cache", "end", "fields", "kids", "kind", "line", "named", "source", "start")
+    __slots__ = ("_text", "cache", "end", "fields", "kids", "kind", "line", "named", "source", "start")
 
     def __init__(self, kind: str, start: int, end: int, line: int, source: Source) -> None:
         self.kind = kind
@@ -36,11 +36,14 @@ class Node:
         self.named: list[tuple[str, Node]] = []
         self.fields: dict[str, Node] = {}
         self.cache: Any = None
+        self._text: str | None = None
 
     @property
     def text(self) -> str:
         """The source text of the node."""
-        return self.source.bytes[self.start : self.end].decode(errors="replace")
+        if self._text is None:
+            self._text = self.source.bytes[self.start : self.end].decode(errors="replace")
+        return self._text
 
     def __getitem__(self, name: str) -> Node:
         return self.fields[name]

@@ -17,7 +17,7 @@ from .values import Array, Cell, Handle, Null, Num, Ptr, Struct, Text, Unk
 
 __all__ = ["Snapshot", "data_of", "numbers_at", "snapshot", "tensor_of"]
 
-MAX_BYTES = 1 << 31
+MAX_BYTES = 1 << 29
 # dtypes whose values are given as bit patterns in integers of the same size
 _PATTERNS = {"float16", "bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e8m0fnu", "hifloat8"}
 
@@ -174,10 +174,10 @@ def data_of(m: Machine, handle: Handle) -> Data | Unknown | None:
     writes = [w for w in memory.data["writes"] if w.nbytes is None or (w.offset < data["at"] + need and w.offset + w.nbytes > data["at"])]
     if not writes:
         return None
-    if need > MAX_BYTES:
+    last = writes[-1]
+    if need > MAX_BYTES and not (last.array is not None and last.array.fill is not None and len(writes) == 1):
         m.note(f"a tensor of {need:,} bytes is larger than the memory of most machines", line)
         return m.unknown(f"{need:,} bytes of data", line)
-    last = writes[-1]
     if last.why is not None and len(writes) == 1:
         return m.unknown(last.why.reason, last.why.line or last.line, last.line)
     if any(w.why is not None or w.nbytes is None for w in writes):
@@ -189,6 +189,19 @@ def data_of(m: Machine, handle: Handle) -> Data | Unknown | None:
 def _compose(m: Machine, handle: Handle, writes: list[Snapshot], need: int, n: int) -> Data | Unknown:
     data = handle.data
     dtype, at = data["dtype"], data["at"]
+    only = writes[0]
+    if len(writes) == 1 and only.offset == at and only.array is not None and only.nbytes is not None:
+        array = only.array
+        if array.mask is None and array.read is None and min(only.nbytes, array.items().nbytes) >= need:
+            if not array.data.flags.writeable:  # one value for all
+                size = array.data.itemsize
+                count = -(-max(names.item_bits(data["code"]) // 8, 1) // size)
+                one = _decode(array.data[: count * 8].copy().view(np.uint8), dtype, 1)
+                result = Data(np.broadcast_to(one[:1], (n,)))
+            else:
+                result = Data(_decode(array.items().view(np.uint8)[:need], dtype, n))
+            _describe(m, handle, result, only, n)
+            return result
     raw = np.zeros(need, np.uint8)
     known = np.zeros(need, bool)
     for write in writes:

@@ -100,6 +100,18 @@ class Array:
         """Whether the elements lie in a NumPy buffer."""
         return not isinstance(self.data, list)
 
+    def uniform(self, value: Any) -> None:
+        """Fill with one number; many elements share it until one of them changes."""
+        if self.n > 1 << 20:
+            self.data = np.broadcast_to(np.array(value, self.data.dtype), (self.n,))
+        else:
+            self.data[: self.n] = value
+
+    def own(self) -> None:
+        """Before elements change: give each its own place."""
+        if self.is_numeric and not self.data.flags.writeable:
+            self.data = self.data.copy()
+
     def items(self) -> np.ndarray[Any, Any]:
         """The numbers in use."""
         return self.data[: self.n]  # type: ignore[no-any-return]
@@ -148,6 +160,7 @@ class Array:
     def set(self, index: Any, value: V) -> None:
         """Store an element that has been converted to the element type; outside the array nothing happens."""
         self.origin = None
+        self.own()
         if isinstance(index, np.ndarray):
             self.texts = self.fill = None
             self.data[index] = value.v
@@ -174,6 +187,7 @@ class Array:
 
     def resize(self, n: int) -> None:
         """Change the length; new numbers are zero, as in a vector."""
+        self.own()
         if not self.is_numeric:
             self.data = (self.data + [None] * n)[:n] if n > self.n else self.data[:n]
         elif n > len(self.data):
@@ -203,7 +217,10 @@ class Array:
         """A copy of the elements in use (nested vectors and structs too)."""
         new = Array.__new__(Array)
         new.elem, new.n, new.name = self.elem, self.n, self.name
-        new.data = self.data[: self.n].copy() if self.is_numeric else [duplicate(v) for v in self.data[: self.n]]
+        if self.is_numeric and not self.data.flags.writeable:
+            new.data = self.data[: self.n]
+        else:
+            new.data = self.data[: self.n].copy() if self.is_numeric else [duplicate(v) for v in self.data[: self.n]]
         new.mask = None if self.mask is None else self.mask[: self.n].copy()
         new.why, new.fill, new.read, new.origin = self.why, self.fill, self.read, self.origin
         new.texts = None if self.texts is None else list(self.texts)
@@ -221,6 +238,7 @@ class Array:
             self.data = np.zeros(size, np_type(kind))
             self.mask = np.ones(size, bool) if self.mask is not None else None
             return self
+        self.own()
         view = Array(elem)
         usable = self.data[: self.n].nbytes // np_type(kind).itemsize
         flat = self.data[: self.n].view(np.uint8)[: usable * np_type(kind).itemsize]
