@@ -34,7 +34,7 @@ from .model import (
 )
 from .plan import Path, Plan, identifier, steps_of, used_by
 from .script import WIDTH, Block, Cat, Comment, Line, Node, Seq, Slot, Statement, flat, script
-from .spelling import all_exact, attribute, label, quoted, scalar, short
+from .spelling import all_exact, attribute, exact, label, quoted, scalar, short
 from .views import Store, define, values_of
 
 __all__ = ["Emitted", "emit", "place_of"]
@@ -215,7 +215,7 @@ class _Writer:
         loose = bool(step.rtol or step.atol)
         if isinstance(node, Seq) and node.open == "np.array(" and (loose or all_exact(node.items[0], wanted)):
             node = node.items[0]  # NumPy makes an array of it
-        if found.fill is not None and (loose or wanted(found.fill, wanted[0])):
+        if found.fill is not None and (loose or exact(found.fill, wanted[0])):
             node = Slot(found.fill, "expected")
         if not loose:
             return [Line(Seq("np.testing.assert_array_equal(", (got, node), ")"))]
