@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..signatures import Signature
     from .model import Program
 
-__all__ = ["Ported", "Sample", "port", "read"]
+__all__ = ["Ported", "Sample", "port", "read", "signatures_of"]
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Ported:
         return not self.missing and self.refused is None
 
 
-def _lookup(texts: Sequence[str]) -> Callable[[str], Signature | None]:
-    """Return what finds signatures: in the given C texts, built in, in the headers of an installed CANN."""
+def signatures_of(texts: Sequence[str]) -> Callable[[str], Signature | None]:
+    """Return what finds signatures: in C texts, then built in, then in the headers of an installed CANN."""
     given: dict[str, Signature] = {}
     for text in texts:
         problems: list[str] = []  # calls look like prototypes, and are none
@@ -158,8 +158,10 @@ def port(
         raise ValueError(f"port() takes one sample, got {len(samples)}; read() separates them")
     sample = samples[0]
     texts = [*map(_signature_text, signature), *filter(None, [sample.prototypes])]
-    lookup = _lookup(texts)
+    lookup = signatures_of(texts)
     program = _recorded(sample, lookup, texts) if record else _traced(sample, lookup)
+    if not program.steps and program.refused is None:
+        raise ValueError(f"{sample.title}: no call of an operator was found")
     emitted = emit(program, lookup=lookup, data_file=data_file, title=sample.title)
 
     def placed(text: str, file: str, first: int, last: int) -> str:
@@ -168,7 +170,13 @@ def port(
     return Ported(
         emitted.script,
         emitted.data,
-        tuple(placed(note.text, note.file, note.line, note.line) for note in program.notes),
+        (
+            *(placed(note.text, note.file, note.line, note.line) for note in program.notes),
+            *(
+                f"{op}: no prototype is at hand, so it is guessed; --signature takes the true one"
+                for op in emitted.guessed
+            ),
+        ),
         tuple(placed(gap.reason, gap.file, *gap.lines) for gap in emitted.missing),
         program.refused,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -107,7 +108,7 @@ def _aligned(bodies: Sequence[Sequence[Statement]]) -> list[list[Statement]] | N
     for row in zip(*bodies, strict=True):
         if len({repr(_statement(statement, [])) for statement in row}) != 1:
             targets = {statement.target if isinstance(statement, Line) else "" for statement in row}
-            if len(targets) != 1 or not row[0].target.isidentifier():
+            if len(targets) != 1 or not targets.pop().isidentifier():
                 return None
             row = tuple(replace(s, node=Slot(s.node, s.target)) for s in row if isinstance(s, Line))
         for body, statement in zip(aligned, row, strict=True):
@@ -121,6 +122,14 @@ def _targets(body: Sequence[Statement]) -> Iterator[str]:
             yield statement.target
         elif isinstance(statement, Block):
             yield from _targets(statement.body)
+
+
+def _variables(body: Sequence[Statement]) -> Iterator[str]:
+    """Yield the names in the heads of inner loops and functions."""
+    for statement in body:
+        if isinstance(statement, Block):
+            yield from re.findall(r"\w+", flat(statement.head))
+            yield from _variables(statement.body)
 
 
 def _replaced(node: Node, names: Iterator[str | None]) -> Node:
@@ -192,7 +201,7 @@ def merge(frames: Sequence[Frame], bodies: Sequence[Sequence[Statement]], taken:
     frames, bodies
         Each iteration's frame and statements.
     taken
-        Names that the script uses; those made here are added.
+        Names that the script uses; that of a function is added.
 
     Returns
     -------
@@ -210,6 +219,7 @@ def merge(frames: Sequence[Frame], bodies: Sequence[Sequence[Statement]], taken:
         columns.append(slots)
     rows = list(zip(*columns, strict=True))
     local = {name for body in aligned for name in _targets(body)}
+    used = taken.union(*(_variables(body) for body in aligned))
     whole = {statement.node: statement.target for statement in aligned[0] if isinstance(statement, Line)}
     names: dict[tuple[str, ...], str] = {}
     chosen: list[str | None] = []
@@ -226,11 +236,10 @@ def merge(frames: Sequence[Frame], bodies: Sequence[Sequence[Statement]], taken:
         if key not in names:
             source = [name for name, _ in frames[0].values if _column(frames, name) == texts and name.isidentifier()]
             hint = target or (source[0] if source else row[0].hint)
-            names[key] = hint if target else _free(hint, taken | set(names.values()))
+            names[key] = hint if target else _free(hint, used | set(names.values()))
             parameters.append(tuple(slot.node for slot in row))
         chosen.append(names[key])
     variables = list(names.values())
-    taken.update(variables)
     shared, own = _comments(aligned)
     merged = tuple(_named(shared, iter(chosen)))
     if frames[0].kind == "function" and variables:

@@ -104,10 +104,11 @@ def element(value: Any) -> str:
         return "np.nan"
     if np.isinf(number):
         return "np.inf" if number > 0 else "-np.inf"
-    for digits in range(1, 18):
-        text = f"{number:.{digits}g}"
-        if np.asarray(float(text)).astype(dtype) == value:
-            return literal(repr(float(text)))
+    with np.errstate(over="ignore"):
+        for digits in range(1, 18):
+            text = f"{number:.{digits}g}"
+            if np.asarray(float(text)).astype(dtype) == value:
+                return literal(repr(float(text)))
     return repr(number)
 
 

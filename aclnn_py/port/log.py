@@ -157,8 +157,13 @@ class _Reader:
     def _call(self, row: dict[str, Any]) -> None:
         name = row["op"]
         signature = self.find(name)
-        parameters = {p.name: p for p in signature.parameters} if signature is not None else {}
-        arguments = {a["name"]: self._value(a, parameters.get(a["name"])) for a in row["args"]}
+        parameters: tuple[Parameter | None, ...] = signature.parameters if signature is not None else ()
+        if len(parameters) != len(row["args"]):
+            parameters = (None,) * len(row["args"])
+        arguments: dict[str, Value] = {}
+        for argument, parameter in zip(row["args"], parameters, strict=True):
+            title = parameter.name if parameter is not None else argument["name"]  # a prototype may name it otherwise
+            arguments[title] = self._value(argument, title, parameter)
         declaration = None
         if signature is not None and signatures.builtin(name) is None:
             declaration = f"{signature};"
@@ -181,8 +186,8 @@ class _Reader:
         if written or row["op"] in self.passive:
             self.memory.write(*_extent(tensor), known=written)
 
-    def _value(self, argument: dict[str, Any], parameter: Parameter | None) -> Value:
-        kind, value, name = argument["kind"], argument["value"], argument["name"]
+    def _value(self, argument: dict[str, Any], name: str, parameter: Parameter | None) -> Value:
+        kind, value = argument["kind"], argument["value"]
         if value is None:
             return None
         if kind == "tensor":

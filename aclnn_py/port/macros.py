@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 __all__ = ["Macro", "Prepared", "prepare"]
 
-_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\(([^)]*)\))?(.*(?:\\\n.*)*)", re.M)
-_STATEMENT = re.compile(
-    r";|\{|^\s*(?:return|goto|break|continue|throw|delete|do|if|for|while)\b|^\s*$|^\s*[\w:]+\s*[*&]+\s*$"
-)
+_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\(([^)]*)\))?((?:.*\\\n)*.*)", re.M)
+_C_LINKAGE = re.compile(r'^[ \t]*#[ \t]*ifdef[ \t]+__cplusplus\s*\n\s*(?:extern\s+"C"\s*\{|\})\s*\n\s*#[ \t]*endif', re.M)
+_STATEMENT = re.compile(r";|\{|^\s*(?:return|goto|break|continue|throw|delete|do|if|for|while)\b|^\s*$|^\s*[\w:]+\s*[*&]+\s*$")
 
 
 @dataclass(frozen=True)
@@ -97,16 +97,18 @@ def _writes(macro: Macro) -> bool:
     )
 
 
-def prepare(source: str) -> Prepared:
+def prepare(source: str, known: Mapping[str, Macro] | None = None) -> Prepared:
     """Blank comments and all but the first argument of macro calls that C++ could not parse as an expression.
+
+    ``known`` are macros of other files of the sample.
 
     Examples
     --------
     >>> prepare("#define CHECK(c, r) if (!(c)) { r; }\\nCHECK(ok, return 1);").text.splitlines()[1]
     'CHECK(ok          );'
     """
-    text = strip_comments(source)
-    macros: dict[str, Macro] = {}
+    text = _C_LINKAGE.sub(lambda m: _blank(m[0]), strip_comments(source))
+    macros: dict[str, Macro] = dict(known or {})
 
     def define(match: re.Match[str]) -> str:
         body = re.sub(r"\\\n", " ", match[4] or "").strip()

@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from .. import emulator, signatures
@@ -174,9 +175,15 @@ class _Run:
         self._write_headers()
 
     def missing(self) -> set[str]:
-        """Return the operators that the emulator does not compute."""
+        """Return the operators that the emulator does not compute, or under this name computes another one."""
         have = _exported(self.libraries / "libopapi.so")
-        return {name for name in self.known if f"{name}GetWorkspaceSize" not in have}
+        out = set()
+        for name, given in self.known.items():
+            own = signatures.builtin(name)
+            same = own is not None and _types(own) == _types(given)
+            if not same or f"{name}GetWorkspaceSize" not in have:
+                out.add(name)
+        return out
 
     def _write_headers(self) -> None:
         """Declare the sample's operators in every operator header that it includes, whatever its name."""
@@ -269,9 +276,8 @@ class _Run:
         except subprocess.TimeoutExpired as error:
             status, said = None, (error.stderr or b"").decode(errors="replace")
         self.ended_badly = status != 0
-        notes += [
-            Note(line.removeprefix("aclnn emulator: ")) for line in said.splitlines() if "emulator: violation" in line
-        ]
+        broken = re.findall(r"^aclnn emulator: violation: (.*)$", said, re.MULTILINE)
+        notes += [Note(re.sub(r" 0x[0-9a-f]+", "", text)) for text in broken]  # addresses differ from run to run
         if status is None:
             notes.append(Note(f"the sample was stopped after {self.seconds:g} s: later calls are not recorded"))
         elif status:
@@ -280,6 +286,11 @@ class _Run:
         return notes
 
 
+def _types(signature: Signature) -> list[str]:
+    return [parameter.ctype.replace("const ", "") for parameter in signature.parameters]
+
+
+@cache
 def _exported(library: Path) -> set[str]:
     """Return the operators' functions that a library exports, from its strings: their names stand there whole."""
     return {m.decode() for m in re.findall(rb"\b\w+GetWorkspaceSize\b", library.read_bytes())}

@@ -22,7 +22,6 @@ __all__ = [
     "Slot",
     "Statement",
     "flat",
-    "items",
     "script",
     "tuple_of",
 ]

@@ -24,7 +24,7 @@ class Source:
 class Node:
     """A syntax node. ``named`` has the children with their field names ("" without)."""
 
-    __slots__ = ("cache", "end", "fields", "kids", "kind", "line", "named", "source", "start")
+    __slots__ = ("_text", "cache", "end", "fields", "kids", "kind", "line", "named", "source", "start")
 
     def __init__(self, kind: str, start: int, end: int, line: int, source: Source) -> None:
         self.kind = kind
@@ -36,11 +36,14 @@ class Node:
         self.named: list[tuple[str, Node]] = []
         self.fields: dict[str, Node] = {}
         self.cache: Any = None
+        self._text: str | None = None
 
     @property
     def text(self) -> str:
         """The source text of the node."""
-        return self.source.bytes[self.start : self.end].decode(errors="replace")
+        if self._text is None:
+            self._text = self.source.bytes[self.start : self.end].decode(errors="replace")
+        return self._text
 
     def __getitem__(self, name: str) -> Node:
         return self.fields[name]
@@ -75,6 +78,8 @@ def _convert(root: Any, source: Source) -> Node:
         if cursor.goto_first_child():
             while True:
                 child, name = cursor.node, cursor.field_name or ""
+                if child.is_missing and child.type in (")", "]", "}"):  # a missing ; may be a macro's business
+                    source.faults.append((child.start_byte, child.start_point[0] + 1, child.start_point[1] + 1))
                 if child.type != "comment" and (child.is_named or name or child.type in _KEEP):
                     built = build(cursor)
                     if child.is_named or name:

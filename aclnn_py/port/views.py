@@ -172,9 +172,7 @@ def define(tensor: Tensor, name: str, store: Store, todo: Todo, base_name: str =
     length = 0 if tensor.data is None else tensor.data.values.size
     if _strided(tensor):
         memory, view = _view(tensor, length, kind.itemsize)
-    elif tensor.storage_shape is not None and (
-        tensor.format != "ND" or math.prod(tensor.storage_shape) > math.prod(shape)
-    ):
+    elif tensor.storage_shape is not None and tensor.format != "ND":
         memory = tensor.storage_shape
     comments: tuple[str, ...] = ()
     extra: list[Statement] = []
@@ -235,11 +233,8 @@ def _long(values: np.ndarray[Any, Any], dtype: str, name: str, store: Store) -> 
 
 
 def _formatted(tensor: Tensor, node: Node, memory: tuple[int, ...]) -> Node:
-    if tensor.format == "ND" and (memory == tensor.shape or _strided(tensor) or tensor.storage_shape is None):
+    if tensor.format == "ND":
         return node
-    shape: tuple[Node, ...] = ()
-    if memory != tensor.shape and not _strided(tensor):
-        shape = (f"shape={tuple(tensor.shape)}",)
-    if tensor.format == "ND" and not shape:
-        return node
+    inside = memory != tensor.shape and not _strided(tensor)
+    shape: tuple[Node, ...] = (f"shape={tuple(tensor.shape)}",) if inside else ()
     return Seq("aclnn_py.with_format(", (node, f'"{tensor.format}"', *shape), ")")
