@@ -32,6 +32,7 @@ from .errors import (
     status_name,
 )
 from .executor import Executor
+from .formats import with_format
 from .ops import (
     MoeFinalizeRoutingV2Grad,
     MoeInitRoutingV2,
@@ -111,4 +112,5 @@ __all__ = [
     "parse_header",
     "row_major_row_idx",
     "status_name",
+    "with_format",
 ]

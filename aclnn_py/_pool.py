@@ -61,7 +61,7 @@ class Pool:
         self.total = 0
         self._lock = threading.RLock()
         self._by_size: dict[int, list[Block]] = {}
-        self._by_request: dict[int, list[Block]] = {}  # the same lists, by the number asked for
+        self.ready: dict[int, list[Block]] = {}  # the same lists, by the number asked for
 
     @property
     def cached(self) -> int:
@@ -75,19 +75,17 @@ class Pool:
         return ((nbytes - 1 >> shift) + 1) << shift
 
     def take(self, nbytes: int) -> Block | None:
-        """Take a block that is free, or None."""
+        """Take a block that is free, or None; the next request for this number finds its list in ``ready``."""
+        free = self._by_size.get(self.rounded(nbytes))
+        if free is None:
+            return None
+        if len(self.ready) > 1000:
+            self.ready.clear()
+        self.ready[nbytes] = free
         try:
-            return self._by_request[nbytes].pop()
+            return free.pop()
         except IndexError:
             return None
-        except KeyError:
-            free = self._by_size.get(self.rounded(nbytes))
-            if not free:
-                return None
-            if len(self._by_request) > 1000:
-                self._by_request.clear()
-            self._by_request[nbytes] = free
-            return self.take(nbytes)
 
     def adopt(self, nbytes: int, block: Block) -> list[Block]:
         """Make a new block one of the pool's, if the limit lets it; give the free blocks that had to go for it."""
@@ -98,7 +96,7 @@ class Pool:
             if self.total + block.nbytes <= self.limit:
                 self.total += block.nbytes
                 block.home = self._by_size.setdefault(block.nbytes, [])
-                self._by_request[nbytes] = block.home
+                self.ready[nbytes] = block.home
         return evicted
 
     def detach(self) -> list[Block]:

@@ -20,7 +20,7 @@ from .descriptors import Scalar
 from .device_array import DeviceArray
 from .signatures import Parameter, Signature
 
-__all__ = ["convert", "warn_open_range"]
+__all__ = ["convert", "convert_tensor", "warn_open_range"]
 
 INT_RANGES = {
     "int8_t": (-(2**7), 2**7 - 1),
@@ -219,10 +219,21 @@ def convert(signature: Signature, values: Iterable[Any]) -> list[Any]:
     try:
         # a device array is what the array registry would return; most arguments are one
         return [
-            value if type(value) is DeviceArray and p.kind == "tensor" else _CONVERTERS[p.kind](name, p, value)
-            for p, value in zip(signature.parameters, values, strict=True)
+            value if type(value) is DeviceArray and kind == "tensor" else _CONVERTERS[kind](name, p, value)
+            for p, kind, value in zip(signature.parameters, signature.kinds, values, strict=True)
         ]
     except TypeError as error:  # perhaps an argument in the wrong place
+        raise TypeError(f"{error}\n  C signature: {signature}") from None
+
+
+def convert_tensor(signature: Signature, index: int, value: Any) -> Any:
+    """Check and convert one tensor of a call, given the position of its parameter."""
+    if type(value) is DeviceArray:
+        return value
+    parameter = signature.parameters[index]
+    try:
+        return _tensor(signature.name, parameter, value)
+    except TypeError as error:
         raise TypeError(f"{error}\n  C signature: {signature}") from None
 
 

@@ -119,7 +119,8 @@ def _byte_bounds(array: np.ndarray[Any, Any]) -> tuple[int, int]:
     return low, address + sum(step for step in steps if step > 0) + array.itemsize
 
 
-_families: dict[str, Family] = {"numpy": NumpyFamily()}
+NUMPY = NumpyFamily()
+_families: dict[str, Family] = {"numpy": NUMPY}
 # kinds whose module registers itself when it is imported
 _LAZY: dict[str, str] = {"torch": ".interop.tensors"}
 

@@ -178,6 +178,8 @@ class NativeBackend(Backend):
             is read at each launch.
         """
         if source is not None:
+            if type(source) is Stream and source.device == self.device:
+                return source
             return self.runtime.stream(source, self.device)
         if self._stream is None or self._stream.closed:
             with self._lock:

@@ -18,6 +18,7 @@ import numpy as np
 
 from . import __version__, backends, catalog, demo, emulator, errors, library, signatures, stubs
 from .headers import HeaderIndex, include_directories
+from .port import command as port_command
 
 __all__ = ["main"]
 
@@ -217,6 +218,12 @@ def _check(options: argparse.Namespace) -> int:
     return 1 if different or not compared else 0
 
 
+def _bench(options: argparse.Namespace) -> int:
+    from . import bench
+
+    return bench.run(backends.get_backend(options.backend), quick=options.quick, file=options.json)
+
+
 def _emulator(options: argparse.Namespace) -> int:
     if options.action == "build":
         print(emulator.build(force=options.force, verbose=options.verbose))
@@ -246,6 +253,12 @@ def _parser() -> argparse.ArgumentParser:
     show_demo.add_argument("--backend", default="auto", choices=("auto", *backends.NAMES))
     show_demo.set_defaults(run=_demo)
 
+    timing = commands.add_parser("bench", help="time calls, and the main gradient beside a copy, on a backend")
+    timing.add_argument("--backend", default="auto", choices=("auto", *backends.NAMES))
+    timing.add_argument("--quick", action="store_true", help="few rounds, and only the calls")
+    timing.add_argument("--json", metavar="FILE", help="also write the numbers there")
+    timing.set_defaults(run=_bench)
+
     ops = commands.add_parser("ops", help="list the operators that a backend has, where each is, and its header")
     ops.add_argument("pattern", nargs="?", default="*", help="glob or part of a name")
     ops.add_argument("--backend", default="auto", choices=("auto", *backends.NAMES))
@@ -264,6 +277,8 @@ def _parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check", help="compare the built-in declarations with installed headers")
     check.add_argument("--include", type=Path, action="append", metavar="DIR", help="an include directory to use")
     check.set_defaults(run=_check)
+
+    port_command.add(commands)
 
     emu = commands.add_parser("emulator", help="build or locate the CPU emulator of CANN's libraries")
     actions = emu.add_subparsers(dest="action", required=True, metavar="ACTION")

@@ -59,7 +59,7 @@ class DeviceArray:
     >>> x[1:].numpy()                                                    # doctest: +SKIP
     """
 
-    __slots__ = ("_descriptor", "buffer", "dtype", "offset", "shape", "strides")
+    __slots__ = ("_descriptor", "buffer", "dtype", "format", "offset", "shape", "storage_shape", "strides")
 
     def __init__(
         self,
@@ -93,6 +93,8 @@ class DeviceArray:
                 f"{buffer.nbytes} bytes"
             )
         self._descriptor: tuple[Any, ...] | None = None
+        self.format = FORMAT_ND  # this and the next are set by with_format
+        self.storage_shape: tuple[int, ...] | None = None  # None: the array's own, or flat for a view
 
     @classmethod
     def empty(cls, runtime: Runtime, shape: tuple[int, ...], dtype: Any, device: int = 0) -> DeviceArray:
@@ -243,15 +245,15 @@ class DeviceArray:
 
     def _describe(self) -> tuple[Any, ...]:
         dims, strides = ffi.new("int64_t[]", self.shape), ffi.new("int64_t[]", self.strides)
-        whole = self.offset == 0 and self.contiguous
-        storage = self.shape if whole else (self.buffer.nbytes // self.dtype.itemsize,)
+        whole = self.offset == 0 and self.contiguous and self.storage_shape is None
+        storage = self.shape if whole else self.storage_shape or (self.buffer.nbytes // self.dtype.itemsize,)
         self._descriptor = (
             dims,
             self.ndim,
             dtypes.to_acl(self.dtype),
             strides,
             self.offset,
-            FORMAT_ND,
+            self.format,
             dims if whole else ffi.new("int64_t[]", storage),
             len(storage),
             self.buffer.pointer,

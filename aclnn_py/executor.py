@@ -6,16 +6,18 @@ reference) here, ``DeviceCall`` (CANN's C API, also the emulator's) in ``launch.
 
 from __future__ import annotations
 
-import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Sequence
+from threading import get_ident
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from .arguments import convert
+from . import errors
+from .arguments import convert, convert_tensor
 from .backends import Backend, NativeBackend, ReferenceBackend, resolve
+from .formats import private_format
 from .launch import DeviceCall
 from .signatures import Signature
 
@@ -32,7 +34,7 @@ class _HostCall:
         self._operator = backend.operator(signature)
         self._product = backend.product
         self._arguments: dict[str, Any] = {}
-        self._outputs = signature.outputs
+        self._outputs, self._parameters = signature.outputs, signature.parameters
         self._staged: dict[str, Any] = {}
         for parameter, value in zip(signature.parameters, values, strict=True):
             if parameter.kind in ("tensor", "tensor_list"):
@@ -44,8 +46,9 @@ class _HostCall:
                 if not array.flags.writeable:
                     raise ValueError(f"{signature.name}: output {name!r} is read-only")
 
-    def rebind(self, changes: Mapping[str, Any]) -> None:
-        self._arguments.update(changes)
+    def rebind(self, rows: Sequence[tuple[int, Any]]) -> None:
+        for index, value in rows:
+            self._arguments[self._parameters[index].name] = value
 
     def view_shape(self, name: str) -> tuple[int, ...]:
         return tuple(self._arguments[name].shape)
@@ -86,6 +89,9 @@ def _on_host(api: str, name: str, value: Any) -> None:
             raise TypeError(
                 f"{api}: argument {name!r} is a {type(array).__name__}; the reference computes on NumPy arrays"
             )
+        if private := private_format(array):
+            detail = f"argument {name!r} has the private format {private}, whose storage order only the device knows"
+            raise errors.unsupported(api, detail, hint='backend="npu" takes it')
 
 
 class Executor:
@@ -136,6 +142,10 @@ class Executor:
 
     _call: _HostCall | DeviceCall | None = None
     _thread = 0
+    _repeatable = False
+    _runs = 0
+    _pending = False  # a run has left NumPy outputs to fill
+    _values: list[Any]  # of a repeatable executor: what is bound now
 
     def __init__(
         self,
@@ -147,14 +157,15 @@ class Executor:
         repeatable: bool = False,
         **kwargs: Any,
     ) -> None:
-        self.backend = resolve(backend, (*args, *kwargs.values()))
+        if not isinstance(backend, Backend):
+            backend = resolve(backend, (*args, *kwargs.values()))
+        self.backend = backend
         self.signature = self.backend.signature(name)
-        self._thread = threading.get_ident()
+        self._thread = get_ident()
         values = convert(self.signature, self.signature.bind(args, kwargs))
-        self._values = {p.name: v for p, v in zip(self.signature.parameters, values, strict=True)} if repeatable else {}
-        self._repeatable = repeatable
-        self._runs = 0
-        self._pending = False
+        if repeatable:
+            self._repeatable = True
+            self._values = list(values)
         if isinstance(self.backend, NativeBackend):
             self._call = DeviceCall(self.backend, self.signature, values, stream, repeatable)
         else:
@@ -168,7 +179,7 @@ class Executor:
     def _open(self, doing: str) -> _HostCall | DeviceCall:
         if self._call is None:
             raise ValueError(f"{self.signature.name}: {doing} on a closed Executor")
-        if threading.get_ident() != self._thread:
+        if get_ident() != self._thread:
             raise RuntimeError(
                 f"{self.signature.name}: {doing} on another thread; the C executor points into the cache of the "
                 "thread that made it"
@@ -195,7 +206,9 @@ class Executor:
         AclnnError
             The library's status.
         """
-        call = self._open("run()")
+        call = self._call
+        if call is None or get_ident() != self._thread:
+            call = self._open("run()")
         if self._runs and not self._repeatable:
             raise RuntimeError(
                 f"{self.signature.name}: this executor has run; CANN consumes it in the second stage. Make a new "
@@ -232,27 +245,36 @@ class Executor:
         call = self._open("rebind()")
         if not self._repeatable:
             raise TypeError(f"{self.signature.name}: rebind() needs repeatable=True")
-        by_name = {n: p for p in self.signature.parameters for n in (p.name, p.name.removesuffix("Optional"))}
-        unknown = [key for key in changes if key not in by_name]
+        signature, bound = self.signature, self._values
+        unknown = [key for key in changes if key not in signature.indices]
         if unknown:
-            raise TypeError(f"{self.signature.name} has no argument named {', '.join(unknown)}")
-        parameters = [by_name[key] for key in changes]
-        part = Signature(self.signature.name, tuple(parameters))
-        converted = {p.name: v for p, v in zip(parameters, convert(part, changes.values()), strict=True)}
-        for parameter in parameters:
-            old, new = self._values[parameter.name], converted[parameter.name]
-            where = f"{self.signature.name}: rebind({parameter.name}=...)"
-            if parameter.kind != "tensor" or old is None or new is None:
-                raise TypeError(f"{where} replaces a tensor by another; attributes and nulls are fixed")
-            if (new.shape, new.dtype) != (old.shape, old.dtype):
-                raise ValueError(f"{where} got {new.shape} {new.dtype}, expected {old.shape} {old.dtype}")
+            raise TypeError(f"{signature.name} has no argument named {', '.join(unknown)}")
+        rows = [(signature.indices[key], value) for key, value in changes.items()]
+        for at, (index, value) in enumerate(rows):
+            if signature.kinds[index] != "tensor" or value is None or bound[index] is None:
+                raise TypeError(
+                    f"{self._rebinding(index)} replaces a tensor by another; attributes and nulls are fixed"
+                )
+            old, new = bound[index], convert_tensor(signature, index, value)
+            if new.shape != old.shape or new.dtype != old.dtype:
+                raise ValueError(
+                    f"{self._rebinding(index)} got {new.shape} {new.dtype}, expected {old.shape} {old.dtype}"
+                )
             if type(new) is not type(old):
-                raise TypeError(f"{where} got a {type(new).__name__}, expected a {type(old).__name__} as before")
-            if parameter.name in self.signature.outputs and isinstance(new, np.ndarray) and not new.flags.writeable:
-                raise ValueError(f"{where}: the output is read-only")
+                raise TypeError(
+                    f"{self._rebinding(index)} got a {type(new).__name__}, expected a {type(old).__name__} as before"
+                )
+            name = signature.parameters[index].name
+            if isinstance(new, np.ndarray) and name in signature.outputs and not new.flags.writeable:
+                raise ValueError(f"{self._rebinding(index)}: the output is read-only")
+            rows[at] = index, new
         self.fetch()  # results of earlier runs belong to the arrays that were bound then
-        call.rebind(converted)
-        self._values.update(converted)
+        call.rebind(rows)
+        for index, value in rows:
+            bound[index] = value
+
+    def _rebinding(self, index: int) -> str:
+        return f"{self.signature.name}: rebind({self.signature.parameters[index].name}=...)"
 
     def synchronize(self) -> None:
         """Wait for the stream; NumPy outputs are filled now.
@@ -280,7 +302,7 @@ class Executor:
         call, self._call = self._call, None
         if call is None:
             return
-        if threading.get_ident() != self._thread:
+        if get_ident() != self._thread:
             warnings.warn(
                 f"{self.signature.name}: Executor closed on another thread; its C executor is leaked",
                 ResourceWarning,
@@ -294,14 +316,15 @@ class Executor:
             self.close()
 
     def __enter__(self) -> Executor:
-        self._open("with")
+        if self._call is None or get_ident() != self._thread:
+            self._open("with")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if kind is None and self._pending and self._call is not None:
+            if kind is None and self._call is not None and self._call.fills_host_arrays:
                 self.fetch()
         finally:
             self.close()

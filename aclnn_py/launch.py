@@ -13,7 +13,8 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,15 @@ from .arguments import warn_open_range
 from .backends import NativeBackend
 from .descriptors import BY_VALUE, Descriptor, make
 from .device_array import DeviceArray
+from .formats import device_copy, format_of, storage_of
 from .runtime import Block, Stream
 from .signatures import Signature, is_builtin
 
 _UNREPEATABLE = 561000
-_OFF = frozenset(("", "0", "false", "no", "off"))
-_BLOCKING, _BLOCKING_OF_CANN = "ACLNN_PY_LAUNCH_BLOCKING", "ASCEND_LAUNCH_BLOCKING"
+_OFF = frozenset((b"", b"0", b"false", b"no", b"off"))
+_BLOCKING, _BLOCKING_OF_CANN = b"ACLNN_PY_LAUNCH_BLOCKING", b"ASCEND_LAUNCH_BLOCKING"
+# read at every launch: CPython's own dictionary of the environment, since a miss through its wrapper takes 1 µs
+_environment: Mapping[bytes, bytes] = getattr(os.environb, "_data", os.environb)
 _LARGEST_WORKSPACE = 1 << 62  # beyond any device; a broken library must not overflow the allocator's arithmetic
 
 
@@ -44,7 +48,7 @@ _out = _OutParameters()
 
 def launch_blocking() -> bool:
     """Whether every run waits, so that a fault names its operator."""
-    ours, cann = os.environ.get(_BLOCKING), os.environ.get(_BLOCKING_OF_CANN)
+    ours, cann = _environment.get(_BLOCKING), _environment.get(_BLOCKING_OF_CANN)
     if ours is None and cann is None:  # the path of nearly every call
         return False
     return any(value is not None and value.lower() not in _OFF for value in (ours, cann))
@@ -64,37 +68,37 @@ class _HostTensor:
 class DeviceCall:
     """The C side of one Executor."""
 
+    reuse = "single"
+    workspace_size = 0
+    fills_host_arrays = False
+    _repeatable = False
+    _executor: Any = None
+    _in_flight = False
+    _queue: Stream | None = None  # what the last run was queued on: a foreign stream may change its handle
+    _block: Block | None = None  # workspace that a repeatable executor keeps
+    _pointers: Sequence[Any] = ()
+    _buffers: Sequence[Any] = ()  # what the stream needs: the memory of all tensors
+    _nbytes = 0
+
     def __init__(
         self, backend: NativeBackend, signature: Signature, values: list[Any], stream: Any, repeatable: bool
     ) -> None:
         self.device = backend.device
-        self.reuse = "fresh" if repeatable else "single"
-        self.workspace_size = 0
+        if repeatable:
+            self.reuse, self._repeatable = "fresh", True
         self._api = backend.api
         self._runtime = backend.runtime
         self._signature = signature
         self._name = signature.name
         self._given = stream
         self._stream: Any = None if stream is None else backend.stream(stream)
-        self._queue: Stream | None = None  # what the last run was queued on: a foreign stream may change its handle
         self._thread = threading.get_ident()
-        self._executor: Any = None
-        self._repeatable = repeatable
         self._blocking = launch_blocking()
-        self._in_flight = False
         self._hosts: dict[tuple[Any, ...], _HostTensor] = {}
         self._values = values
         self._tensors: list[Any] = []  # aclTensor pointers of tensor arguments; the commonest kind, so no owner each
         self._descriptors: list[Descriptor] = []  # of all other kinds
-        self._pointers: list[Any] = []
-        self._buffers: list[Any] = []  # what the stream needs: the memory of all tensors
-        self._nbytes = 0
-        self.fills_host_arrays = False
-        self._block: Block | None = None  # workspace that a repeatable executor keeps
         self._plan = backend.plan(signature)
-        # Direction cannot be read from C types. Where the names are not known to tell it, every writable array is
-        # fetched back.
-        self._outputs = signature.outputs if is_builtin(signature) else None
         if "WithEp" in signature.name:
             warn_open_range(signature, values)
         previous = self._runtime.switch(self.device)
@@ -113,6 +117,11 @@ class DeviceCall:
         if not _at_exit:
             _at_exit.append(_close_all)
             self._runtime.before_exit(_close_all)
+
+    @cached_property
+    def _outputs(self) -> tuple[str, ...] | None:
+        """Names of what is written; None when unknown: C types do not tell, so every writable array is fetched."""
+        return self._signature.outputs if is_builtin(self._signature) else None
 
     # -- arguments
 
@@ -137,10 +146,10 @@ class DeviceCall:
         output = writable if self._outputs is None else name in self._outputs
         if output and not writable:
             raise ValueError(f"{self._name}: output {name!r} is read-only")
-        key = (array.ctypes.data, array.shape, array.strides, array.dtype)
+        key = (array.ctypes.data, array.shape, array.strides, array.dtype, format_of(array))
         host = self._hosts.get(key) if array.size else None
         if host is None:
-            host = _HostTensor(array, DeviceArray.empty(self._runtime, array.shape, array.dtype, self.device), output)
+            host = _HostTensor(storage_of(array), device_copy(self._runtime, array, self.device), output)
             self._hosts[key if array.size else (id(host),)] = host
         host.output = host.output or output
         self.fills_host_arrays |= output
@@ -149,27 +158,28 @@ class DeviceCall:
     def _describe(self) -> None:
         """Place all arguments on the device and create their C objects."""
         pointers: list[Any] = []
-        api, values = self._api, self._values
-        create, tensors = api.aclCreateTensor, self._tensors
+        values = self._values
+        create, tensors = self._api.aclCreateTensor, self._tensors
         runtime, device = self._runtime, self.device
         buffers: list[Any] = []
         nbytes = 0
-        for index, parameter in enumerate(self._signature.parameters):
-            value, kind = values[index], parameter.kind
+        for index, kind in enumerate(self._signature.kinds):
+            value = values[index]
             if value is None:
                 pointers.append(ffi.NULL)
             elif kind == "tensor":
-                array = value
-                if type(value) is not DeviceArray or value.buffer.runtime is not runtime:
-                    values[index] = array = self._place(parameter.name, value)
-                buffer = array.buffer
-                if buffer.device != device:
-                    self._place(parameter.name, array)
+                buffer = value.buffer if type(value) is DeviceArray else None
+                if buffer is None or buffer.runtime is not runtime or buffer.device != device:
+                    value = values[index] = self._place(self._signature.parameters[index].name, value)
+                    buffer = value.buffer
                 buffers.append(buffer)
                 nbytes += buffer.nbytes
-                pointer = create(*array.descriptor)
+                block = buffer._block  # what value.descriptor looks at, without its call
+                made = value._descriptor if block is not None and block.runtime is not None else None
+                pointer = create(*(made or value.descriptor))
                 if not pointer:
-                    raise errors.AclnnError(None, "aclCreateTensor", detail=f"NULL for {parameter.name!r}, {array!r}")
+                    name = self._signature.parameters[index].name
+                    raise errors.AclnnError(None, "aclCreateTensor", detail=f"NULL for {name!r}, {value!r}")
                 tensors.append(pointer)
                 pointers.append(pointer)
             elif kind in BY_VALUE:
@@ -177,9 +187,10 @@ class DeviceCall:
                 pointers.append(ffi.new("char[]", value) if kind == "string" else value)
             else:
                 if kind == "tensor_list":
-                    values[index] = value = tuple(self._place(parameter.name, item) for item in value)
+                    name = self._signature.parameters[index].name
+                    values[index] = value = tuple(self._place(name, item) for item in value)
                     buffers += [item.buffer for item in value if item is not None]
-                descriptor = make(api, kind, value)
+                descriptor = make(self._api, kind, value)
                 self._descriptors.append(descriptor)
                 pointers.append(descriptor.pointer)
         self._pointers, self._buffers, self._nbytes = pointers, buffers, nbytes
@@ -219,7 +230,9 @@ class DeviceCall:
                 if self._queue is not None and self._in_flight:
                     self._queue.synchronize()  # a blocking copy is not ordered after what the stream still does
                 self._upload()
-            if self._queue is not queue:
+            if self._queue is None:
+                self._queue = queue
+            elif self._queue is not queue:
                 self._move_to(queue)
             if self.reuse == "repeatable":
                 self._run_again(queue)
@@ -233,8 +246,9 @@ class DeviceCall:
 
     def _move_to(self, queue: Stream) -> None:
         """Run on another stream from now on; a repeatable executor may run only once at a time."""
+        assert self._queue is not None
         before, self._queue = self._queue, queue
-        if before is not None and self._block is not None:
+        if self._block is not None:
             before.synchronize()
             before.release(self._block)
             self._block = None
@@ -303,70 +317,67 @@ class DeviceCall:
         self._runtime.libraries.delete_array(dims[0])
         return shape
 
-    def rebind(self, changes: Mapping[str, Any]) -> None:
-        """Replace tensors by others of the same kind, shape and dtype (checked by the caller)."""
-        names = [parameter.name for parameter in self._signature.parameters]
-        rows = [(names.index(name), name, value) for name, value in changes.items()]
-        for index, name, value in rows:
+    def rebind(self, rows: Sequence[tuple[int, Any]]) -> None:
+        """Replace tensors, by position, by others of the same kind, shape and dtype (checked by the caller)."""
+        for index, new in rows:
             old = self._values[index]
-            if isinstance(value, DeviceArray) and (value.strides, value.offset, value.buffer.nbytes) != (
-                old.strides,
-                old.offset,
-                old.buffer.nbytes,
+            if format_of(new) != format_of(old):
+                name = self._signature.parameters[index].name
+                raise ValueError(f"{self._name}: rebind({name}=...) needs the same format and storage shape")
+            if isinstance(new, DeviceArray) and (
+                new.strides != old.strides or new.offset != old.offset or new.buffer.nbytes != old.buffer.nbytes
             ):
+                name = self._signature.parameters[index].name
                 raise ValueError(f"{self._name}: rebind({name}=...) needs the same strides, offset and buffer size")
-        for index, name, value in rows:
-            self._rebind(index, name, value)
+        previous = self._runtime.switch(self.device)
+        try:
+            for index, new in rows:
+                self._rebind(index, new)
+        finally:
+            if previous is not None:
+                self._runtime.restore(previous)
 
-    def _rebind(self, index: int, name: str, value: Any) -> None:
+    def _rebind(self, index: int, value: Any) -> None:
         old = self._values[index]
-        if self._queue is not None and self._in_flight:
-            self._queue.park(self._buffers, self._nbytes)  # the array that goes may still be in use
+        if self._in_flight and self._queue is not None:
+            self._queue.park(old.buffer, old.buffer.nbytes)  # the stream may still need what goes
         if isinstance(value, np.ndarray) and sum(item is old for item in self._values) == 1:
             for key, host in list(self._hosts.items()):
                 if host.device is old:  # same device copy, other content
-                    self._hosts[key] = _HostTensor(value, old, host.output)
+                    self._hosts[key] = _HostTensor(storage_of(value), old, host.output)
             return
         if isinstance(value, np.ndarray) or self.reuse != "repeatable" or self._outputs is None:
             self._values[index] = value
             self._replace_executor()
             return
-        tensors = [p.name for p in self._signature.parameters if p.kind == "tensor"]
-        inputs = [n for n in tensors if n not in self._outputs]
-        outputs = [n for n in tensors if n in self._outputs]
-        # positions count null tensors too (opbase: the operator's IR index)
-        setter, position = (
-            (self._api.aclSetOutputTensorAddr, outputs.index(name))
-            if name in self._outputs
-            else (self._api.aclSetInputTensorAddr, inputs.index(name))
-        )
-        with self._runtime.on_device(self.device):
-            code = setter(self._executor, position, self._pointers[index], value.buffer.pointer)
+        if value.buffer.runtime is not self._runtime or value.buffer.device != self.device:
+            self._place(self._signature.parameters[index].name, value)
+        written, position = self._signature.tensor_slots[self._signature.parameters[index].name]
+        setter = self._api.aclSetOutputTensorAddr if written else self._api.aclSetInputTensorAddr
+        code = setter(self._executor, position, self._pointers[index], value.buffer.pointer)
+        if code:
             errors.check(code, self._name, "rebind")
         self._values[index] = value
-        # a new list: the old one may be parked
-        items = (item for v in self._values for item in (v if type(v) is tuple else (v,)))
-        self._buffers = [item.buffer for item in items if isinstance(item, DeviceArray)]
 
     def _replace_executor(self) -> None:
         """Start over with the present arguments: for executors whose addresses are fixed at stage one."""
-        with self._runtime.on_device(self.device):
-            self._destroy_executor()
-            self._drop_descriptors()
-            self._describe()
-            self._stage_one()
+        self._destroy_executor()
+        self._drop_descriptors()
+        self._describe()
+        self._stage_one()
 
     # -- release
 
     def _drop_descriptors(self) -> None:
         tensors, self._tensors = self._tensors, []
-        descriptors, self._descriptors = self._descriptors, []
-        self._pointers = []
+        self._pointers = ()
         destroy = self._api.aclDestroyTensor
         for pointer in tensors:
             destroy(pointer)
-        for descriptor in descriptors:
-            descriptor.close()
+        if self._descriptors:
+            descriptors, self._descriptors = self._descriptors, []
+            for descriptor in descriptors:
+                descriptor.close()
 
     def _destroy_executor(self) -> None:
         executor, self._executor = self._executor, None
@@ -386,7 +397,8 @@ class DeviceCall:
             with contextlib.suppress(errors.AclnnError, ValueError):  # a stream that was closed has waited
                 queue = self._queue or self._stream.resolve()
                 queue.release(block)
-                queue.park(self._buffers, self._nbytes)
+                arrays = (item for v in self._values for item in (v if type(v) is tuple else (v,)))
+                queue.park([item.buffer for item in arrays if isinstance(item, DeviceArray)], self._nbytes)
         if self._executor is not None:
             self._destroy_executor()
         self._drop_descriptors()
@@ -395,7 +407,7 @@ class DeviceCall:
             for device in {id(host.device): host.device for host in hosts.values()}.values():
                 device.buffer.close()  # left to the stream while that is busy
         self._values = []
-        self._buffers = []
+        self._buffers = ()
 
 
 # what is still open at exit goes before the memory, streams and devices that it uses

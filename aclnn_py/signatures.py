@@ -101,6 +101,22 @@ class Signature:
             written = tensors[:1]
         return tuple(written)
 
+    @cached_property
+    def tensor_slots(self) -> dict[str, tuple[bool, int]]:
+        """Per tensor parameter: whether it is an output, and its position among the inputs or outputs.
+
+        Null tensors count too: it is the position that CANN's ``aclSet...TensorAddr`` takes (opbase: the IR index).
+        """
+        tensors = [p.name for p in self.parameters if p.kind == "tensor"]
+        written = set(self.outputs)
+        sides = [[n for n in tensors if n not in written], [n for n in tensors if n in written]]
+        return {name: (bool(side), at) for side in (0, 1) for at, name in enumerate(sides[side])}
+
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """Kind of each parameter, a value of ``KINDS``."""
+        return tuple(p.kind for p in self.parameters)
+
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Put positional and named arguments into C order; what is left out is ``None`` (a null pointer).
 
@@ -112,17 +128,16 @@ class Signature:
             Too many arguments, an unknown or repeated name, or a missing one that has no null value.
         """
         parameters = self.parameters
+        if len(args) == len(parameters) and not kwargs:
+            return list(args)
         if len(args) > len(parameters):
             raise TypeError(
                 f"{self.name} takes {len(parameters)} arguments, {len(args)} were given\n  C signature: {self}"
             )
-        values = list(args)
-        if not kwargs and len(args) == len(parameters):
-            return values
-        values += [_MISSING] * (len(parameters) - len(args))
+        values = [*args] + [_MISSING] * (len(parameters) - len(args))
         unknown = []
         for key, value in kwargs.items():
-            index = self._indices.get(key)
+            index = self.indices.get(key)
             if index is None:
                 unknown.append(repr(key))
             elif values[index] is not _MISSING:
@@ -143,7 +158,7 @@ class Signature:
         return values
 
     @cached_property
-    def _indices(self) -> dict[str, int]:
+    def indices(self) -> dict[str, int]:
         """Position of each parameter by its name, with and without its ``Optional`` suffix."""
         short = {p.name.removesuffix("Optional"): i for i, p in enumerate(self.parameters)}
         return {**short, **{p.name: i for i, p in enumerate(self.parameters)}}
@@ -351,4 +366,4 @@ def find(name: str) -> Signature | None:
     >>> find("aclnnNoSuchOperator") is None
     True
     """
-    return _declared.get(name) or _builtins().get(name)
+    return _declared.get(name) or _builtin.get(name) or _builtins().get(name)

@@ -3,7 +3,8 @@
     python tests/bench_all.py [--build DIR] [--quick] [--json FILE]
 
 Builds the emulator and ``tests/c/bench_calls.cpp`` with CMake, in ``--build`` (kept and built upon) or in a temporary
-directory, runs ``bench_calls.py`` and ``bench_reference.py``, and prints Markdown. Takes some minutes and about 4 GB.
+directory, runs ``bench_calls.py``, ``bench_reference.py`` and ``bench_floor.py``, and prints Markdown. Takes some
+minutes and about 4 GB.
 Nothing here is timed on an NPU: the emulator is a functional stand-in. A missed bar is said, and is no failure of the
 command: a busy machine can do that.
 """
@@ -79,6 +80,7 @@ def main() -> int:
         build(directory)
         lines = measure("bench_calls.py", "--build", str(directory), *calls)
         lines += measure("bench_reference.py", *reference)
+        floor = measure("bench_floor.py", "--build", str(directory), *(["--rounds", "2"] if options.quick else []))
     bars = [line for line in lines if line.bar is not None]
     others = [line for line in lines if line.bar is None]
     print(f"Measured on {machine()}; nothing was timed on an NPU.\n")
@@ -87,11 +89,13 @@ def main() -> int:
     print(table(bars, judge=True))
     print("\nWithout a bar: absolute times, and how they grow.\n")
     print(table(others, judge=False))
+    print("\nWhere the time goes: the C calls alone, and the passes of the reference.\n")
+    print(table(floor, judge=False))
     if not any("torch" in line.what for line in lines):
         print("\ntorch is not installed here: no comparison with index_select and cumsum")
     print(f"\n{sum(line.held for line in bars)} of {len(bars)} bars met")
     if options.json:
-        rows = [line._asdict() | {"held": line.held} for line in lines]
+        rows = [line._asdict() | {"held": line.held} for line in [*lines, *floor]]
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump({"machine": machine(), "quick": options.quick, "lines": rows}, file, indent=1)
     return 0

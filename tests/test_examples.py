@@ -14,6 +14,7 @@ import pytest
 EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.py"))
 # what an example is for must show in what it prints
 SHOWS = {
+    "asynchronous": ["launches"],
     "finalize_routing_grad": ["grad_scales", "checks passed"],
     "token_unpermute_with_ep_grad": ["probs_grad", "rank"],
     "device_check": ["as expected", "0 of them in numbers"],

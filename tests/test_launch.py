@@ -203,7 +203,7 @@ def test_exit_after_an_exception_leaves_queued_work_its_memory(native: Any, cont
 def test_many_launches_keep_live_workspace_bounded(native: Any, control: Control) -> None:
     arrays = on_device(native, arguments())
     base = control.count("device_bytes")
-    for _ in range(300):
+    for _ in range(1000):
         with Executor(GRAD, **arrays, backend=native) as ex:
             ex.run()
     # the pool's bound is 256 MiB; a workspace is 16 MiB

@@ -25,11 +25,11 @@ LARGEST = 420  # lines
 
 # Imports go down this list, or stay within one line of it; the first matching prefix counts.
 LAYERS = [
-    ("interop", "port", "cli", "demo", "stubs", "__main__"),
+    ("interop", "port", "cli", "demo", "bench", "stubs", "__main__"),
     ("ops", "catalog"),
     ("executor", "launch"),
     ("backends", "_backend", "arguments"),
-    ("descriptors", "device_array", "arrays"),
+    ("descriptors", "device_array", "arrays", "formats"),
     ("runtime", "_device", "_memory", "_pool", "_streams", "_events"),
     ("library", "_discovery", "signatures", "headers"),
     ("errors", "dtypes", "_status", "_ffi", "_signatures"),
@@ -41,7 +41,7 @@ THIRD_PARTY = {
     "": {"numpy", "_cffi_backend"},
     "dtypes": {"numpy", "ml_dtypes"},
     "interop": {"numpy", "ml_dtypes", "torch", "torch_npu"},
-    "port": {"tree_sitter", "tree_sitter_c", "tree_sitter_cpp"},
+    "port": {"numpy", "tree_sitter", "tree_sitter_c", "tree_sitter_cpp"},
 }
 # may be imported inside functions only
 LAZY = {"ml_dtypes", "torch", "torch_npu", "tree_sitter", "tree_sitter_c", "tree_sitter_cpp"}

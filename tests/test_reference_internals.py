@@ -217,7 +217,7 @@ def test_bias_rows_are_added_exactly_from_any_layout(dtype: np.dtype[Any], hidde
     for bias in (table, np.asfortranarray(table), np.repeat(table, 2, 0)[::2]):
         rows = loops.BiasRows(bias, which)
         target = np.ones((4, hidden), F32)
-        rows.add(rows.which.reshape(-1), target)
+        rows.add(rows.which.reshape(-1), target, np.full_like(target, np.nan))
         assert (target == expected).all()
 
 

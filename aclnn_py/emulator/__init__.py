@@ -98,7 +98,7 @@ def environment() -> dict[str, str]:
         "ACLNN_PY_BACKEND": "emulator",
         "LD_LIBRARY_PATH": os.pathsep.join(filter(None, [str(libraries), os.environ.get("LD_LIBRARY_PATH")])),
         "LIBRARY_PATH": str(libraries),
-        "CPATH": os.pathsep.join(str(libraries.parent / "include" / part) for part in ("", "aclnnop")),
+        "CPATH": os.pathsep.join(str(libraries.parent / "include" / part) for part in ("", "aclnn", "aclnnop")),
     }
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import arrays, dtypes
+from .. import arrays
 from .._ffi import ffi
 from ..backends import tensor_backend
 from ..device_array import DeviceArray, extent
@@ -93,21 +93,7 @@ class NpuArray(DeviceArray):
         self.tensor = tensor
         buffer = TorchBuffer.from_handle(runtime, layout.address, layout.nbytes, device=layout.device, owner=tensor)
         super().__init__(buffer, layout.shape, layout.dtype, layout.strides, layout.offset)
-
-    def _describe(self) -> tuple[Any, ...]:
-        layout = self.layout
-        self._descriptor = (
-            ffi.new("int64_t[]", self.shape),
-            self.ndim,
-            dtypes.to_acl(self.dtype),
-            ffi.new("int64_t[]", self.strides),
-            self.offset,
-            layout.format,
-            ffi.new("int64_t[]", layout.storage),
-            len(layout.storage),
-            self.buffer.pointer,
-        )
-        return self._descriptor
+        self.format, self.storage_shape = layout.format, layout.storage
 
     def __getitem__(self, key: Any) -> DeviceArray:
         """Return the view that torch makes of the same key."""

@@ -20,12 +20,30 @@ __all__ = [
     "Note",
     "Print",
     "Program",
+    "SampleError",
     "Scalar",
     "Sequence",
     "Tensor",
     "Unknown",
     "Value",
 ]
+
+
+class SampleError(ValueError):
+    """The sample is not valid C++; ``line`` and ``column`` (from 1) say where.
+
+    Examples
+    --------
+    >>> str(SampleError("aclCreateTensor takes 9 arguments, 5 were given", "add.cpp", 42, 7))
+    'add.cpp:42:7: aclCreateTensor takes 9 arguments, 5 were given'
+    """
+
+    def __init__(self, message: str, file: str = "", line: int = 0, column: int = 0) -> None:
+        super().__init__(f"{file}:{line}:{column}: {message}")
+        self.message, self.file, self.line, self.column = message, file, line, column
+
+    def __reduce__(self) -> tuple[type[SampleError], tuple[str, str, int, int]]:
+        return SampleError, (self.message, self.file, self.line, self.column)
 
 
 @dataclass(frozen=True)
@@ -70,6 +88,7 @@ class Data:
     values: np.ndarray[Any, Any]
     text: str | None = None
     note: str = ""
+    defined: np.ndarray[Any, np.dtype[np.bool_]] | None = None  # elements that the sample defines; None: all
 
 
 @dataclass(eq=False)
@@ -85,6 +104,7 @@ class Tensor:
     storage_shape: tuple[int, ...] | None = None  # None: as the view
     format: str = "ND"
     line: int = 0
+    base: Tensor | None = None  # an earlier tensor over the same device memory, whose results this one sees
 
 
 @dataclass(eq=False)

@@ -27,8 +27,6 @@ BLOCK_BYTES = 3 << 18
 #: A row product is summed in pieces of this length. BLAS spreads a piece over its vector lanes, a few dozen
 #: additions each, and starts no threads for so few elements; the pieces are added in float64.
 PIECE = 1024
-#: Rows from this length on are worth a NumPy call each.
-_LONG_ROW = 1024
 
 
 class BiasRows:
@@ -49,16 +47,12 @@ class BiasRows:
             used, which = np.unique(experts, return_inverse=True)
             self._table = float32(bits(bias)[used])
             self.which = which.reshape(experts.shape)
-        self._rows = list(self._table) if bias.shape[1] >= _LONG_ROW else []
 
-    def add(self, which: Index, target: Floats) -> None:
-        """Add row ``which[i]`` of the table to ``target[i]``."""
-        if not self._rows:
-            target += self._table[which]
-            return
-        # no gathered copy: bias and block then share the cache, and that counts for more than the loop
-        for row, number in zip(target, which.tolist(), strict=True):
-            np.add(row, self._rows[number], out=row)
+    def add(self, which: Index, target: Floats, scratch: Floats) -> None:
+        """Add row ``which[i]`` of the table to ``target[i]``; ``scratch`` is space of the target's shape."""
+        # one gathered copy, not a NumPy call a row: threads would take turns for the interpreter lock
+        self._table.take(which, 0, scratch, "clip")
+        target += scratch
 
 
 class _Block:
@@ -165,14 +159,15 @@ def scatter_grad(
     wins = last_writers(rows.reshape(-1), out.count).reshape(rows.shape)
     holes, all_win = bool((rows < 0).any()), bool(wins.all())
     parts = np.empty((tokens, slots, pieces(width)), dtype=np.float32)
-    # values; for 16 bits also their raw form and the scratch space of rounding
-    step = _step(rows.size, width, 4 if out.dtype == np.float32 else 10)
+    # values and the scratch space of bias and of rounding; for 16 bits also the raw form
+    scratched = bias is not None or out.dtype != np.float32
+    step = _step(rows.size, width, 4 * (1 + scratched) + (out.dtype != np.float32) * 2)
     # slots of one token in equal blocks, or as many tokens as fit
     slot_step, token_step = -(-slots // -(-slots // step)), max(1, step // slots)
 
     def body(begin: int, end: int) -> None:
         values = _Block(slot_step * token_step, x)
-        scratch = values.wide if values.raw is values.wide else np.empty_like(values.wide)
+        scratch = np.empty_like(values.wide) if scratched else values.wide
         grads = _Block(token_step, grad)
         for t0, t1 in blocks(begin, end, token_step):
             g = grads.span(grad, t0, t1)
@@ -181,7 +176,7 @@ def scatter_grad(
                 r = rows[at].reshape(-1)
                 a = values.load(x, r, holes)
                 if bias:
-                    bias.add(bias.which[at].reshape(-1), a)
+                    bias.add(bias.which[at].reshape(-1), a, scratch[: r.size])
                 cube = a.reshape(t1 - t0, k1 - k0, width)
                 row_dots(cube, g, parts[at])
                 np.multiply(g[:, None, :], scales[at][:, :, None], out=cube)
@@ -225,11 +220,12 @@ def weighted_sum(
     """
     tokens, slots = rows.shape
     holes = bool((rows < 0).any())
-    step = _step(tokens, out.width, 8 if out.dtype == np.float32 else 14)
+    step = _step(tokens, out.width, 8 + 4 * (bias is not None) + (out.dtype != np.float32) * 2)
 
     def body(begin: int, end: int) -> None:
         values = _Block(step, x)
         total = np.empty((step, out.width), dtype=np.float32)
+        scratch = total if bias is None else np.empty_like(total)
         for t0, t1 in blocks(begin, end, step):
             acc = total[: t1 - t0]
             acc[...] = 0
@@ -242,7 +238,7 @@ def weighted_sum(
                     kept = t0 + np.flatnonzero(rows[t0:t1, k] >= 0)
                 term = values.load(x, rows[kept, k], False)
                 if bias:
-                    bias.add(bias.which[kept, k], term)
+                    bias.add(bias.which[kept, k], term, scratch[: len(term)])
                 if scales is not None:
                     term *= scales[kept, k][:, None]
                 if isinstance(kept, slice):

@@ -1,4 +1,4 @@
-/* Control functions that only the CPU emulator has (libascendcl.so): finding aclnnEmulatorVersion in a library tells
+/* Functions that only the CPU emulator has. Those that control it (libascendcl.so): finding aclnnEmulatorVersion in a library tells
  * the emulator from CANN. They are not counted as calls and never fail by injection. */
 #ifndef ACLNN_EMULATOR_H
 #define ACLNN_EMULATOR_H
@@ -49,6 +49,16 @@ void aclnnEmulatorSetDelay(uint32_t milliseconds);
 
 /* Forgets injected faults, the delay, violations, and this thread's error text. Handles stay. */
 void aclnnEmulatorReset(void);
+
+/* Entry points of an operator that the emulator does not compute (libnnopbase.so): the call is checked for live handles
+ * and recorded (ACLNN_EMULATOR_RECORD), its outputs are left as they are, its workspace is 0. `parameters` are the C
+ * names, separated by commas; `letters` has one for each: t aclTensor, l aclTensorList, s aclScalar, S aclScalarList,
+ * I aclIntArray, F aclFloatArray, B aclBoolArray, c char *, d double, i long long. The arguments follow. */
+typedef struct aclOpExecutor aclOpExecutor;
+int32_t aclnnEmulatorStageOne(const char *op, const char *parameters, const char *letters, uint64_t *workspaceSize,
+                              aclOpExecutor **executor, ...);
+int32_t aclnnEmulatorStageTwo(const char *op, void *workspace, uint64_t workspaceSize, aclOpExecutor *executor,
+                              void *stream);
 
 #ifdef __cplusplus
 }

@@ -39,6 +39,18 @@ const T *Call::lookup(HandleTable<T> &table, const void *handle, uint32_t *gener
     return nullptr;
 }
 
+// For the record of calls.
+static void describe(const Tensor &tensor, bool empty, Operand &operand) {
+    operand.described = describe_tensor(tensor, operand.base);
+    int64_t stored = 1, stride = 1;
+    for (int i = 0; i < tensor.storage.ndim; ++i) stored *= tensor.storage.dims[i];
+    bool plain = tensor.offset == 0;
+    for (int i = tensor.view.ndim; i-- > 0; stride *= tensor.view.dims[i]) plain = plain && tensor.strides[i] == stride;
+    operand.indirect = !empty && !(plain && stored == stride);
+    auto bytes = static_cast<int64_t>(stored * static_cast<int64_t>(dtype_bits(tensor.dtype)) / 8);
+    operand.storage_bytes = static_cast<size_t>(std::max<int64_t>(bytes, operand.end));
+}
+
 void Call::read_tensor(const Tensor &tensor, const void *handle, uint32_t generation, int item, View &view) {
     view.dtype = tensor.dtype;
     view.ndim = tensor.view.ndim;
@@ -72,7 +84,7 @@ void Call::read_tensor(const Tensor &tensor, const void *handle, uint32_t genera
         operand.end = static_cast<int64_t>(((high + 1) * bits + 7) / 8);
     }
     view.data = operand.base == nullptr ? nullptr : static_cast<char *>(operand.base) + operand.shift;
-    if (recording()) operand.described = describe_tensor(tensor, operand.base);
+    if (recording()) describe(tensor, empty, operand);
     if (op.kind == Kind::Composite) {
         int alias = -1;
         for (size_t i = 0; i < executor->operands.size() && alias < 0; ++i) {

@@ -10,12 +10,56 @@ function(aclnn_header_name operator out)
   set(${out} "${name}" PARENT_SCOPE)
 endfunction()
 
+# CANN declares variants of an operator in one header: aclnn_inplace_adds -> aclnn_add. Unchanged: it has its own.
+function(aclnn_header_family name out)
+  string(REGEX REPLACE "^aclnn_inplace_" "aclnn_" name "${name}")
+  string(REGEX REPLACE "^aclnn_(add|sub|mul|div)s$" "aclnn_\\1" name "${name}")
+  string(REGEX REPLACE "^aclnn_clamp_.*" "aclnn_clamp" name "${name}")
+  string(REGEX REPLACE "^aclnn_pow_(tensor_scalar|scalar_tensor)$" "aclnn_pow" name "${name}")
+  string(REGEX REPLACE "^aclnn_arg_" "aclnn_arg" name "${name}")
+  string(REPLACE "mat_mul" "matmul" name "${name}")
+  string(REPLACE "log_softmax" "logsoftmax" name "${name}")
+  string(REGEX REPLACE "^aclnn_one$" "aclnn_ones" name "${name}")
+  set(${out} "${name}" PARENT_SCOPE)
+endfunction()
+
+# One header: the operator's declarations, if any, and the headers of its variants.
+function(aclnn_write_header include_dir name declarations variants)
+  string(TOUPPER "ACLNN_PY_${name}_H" guard)
+  set(includes "")
+  foreach(variant IN LISTS variants)
+    string(APPEND includes "#include \"${variant}.h\"\n")
+  endforeach()
+  if(declarations)
+    set(declarations "
+#ifdef __cplusplus
+extern \"C\" {
+#endif
+
+${declarations}
+#ifdef __cplusplus
+}
+#endif
+")
+  endif()
+  string(REPLACE "@" ";" declarations "${declarations}")
+  file(CONFIGURE OUTPUT "${include_dir}/aclnnop/${name}.h" @ONLY CONTENT
+"#ifndef @guard@
+#define @guard@
+
+#include \"../aclnn/aclnn_base.h\"
+@includes@@declarations@
+#endif
+")
+endfunction()
+
 # Reads the headers, writes into include_dir/aclnnop and entries_file. implemented: operator names without "aclnn".
 function(aclnn_generate_entries cdefs include_dir entries_file implemented)
   file(GLOB headers CONFIGURE_DEPENDS "${cdefs}/ops/*.h")
   set(includes "")
   set(bodies "")
   set(found "")
+  set(headers_named "")
   foreach(header IN LISTS headers)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${header}")
     get_filename_component(file "${header}" NAME)
@@ -32,26 +76,13 @@ function(aclnn_generate_entries cdefs include_dir entries_file implemented)
       set(stage_one "aclnnStatus ${operator}GetWorkspaceSize(${parameters})")
       set(stage_two "aclnnStatus ${operator}(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, aclrtStream stream)")
       aclnn_header_name("${operator}" name)
-      string(TOUPPER "ACLNN_PY_${name}_H" guard)
-      file(CONFIGURE OUTPUT "${include_dir}/aclnnop/${name}.h" @ONLY CONTENT
-"#ifndef @guard@
-#define @guard@
-
-#include \"../aclnn/aclnn_base.h\"
-
-#ifdef __cplusplus
-extern \"C\" {
-#endif
-
-@stage_one@;
-@stage_two@;
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif
-")
+      list(APPEND headers_named "${name}")
+      set(declared_${name} "${stage_one}@\n${stage_two}@\n")
+      aclnn_header_family("${name}" family)
+      if(NOT family STREQUAL name)
+        list(APPEND headers_named "${family}")
+        list(APPEND variants_${family} "${name}")
+      endif()
       string(REGEX REPLACE "^aclnn" "" short "${operator}")
       if(NOT short IN_LIST implemented)
         continue()
@@ -83,6 +114,10 @@ ${stage_two} {
     if(family_used)
       string(APPEND includes "#include \"ops/${file}\"\n")
     endif()
+  endforeach()
+  list(REMOVE_DUPLICATES headers_named)
+  foreach(name IN LISTS headers_named)
+    aclnn_write_header("${include_dir}" "${name}" "${declared_${name}}" "${variants_${name}}")
   endforeach()
   set(missing ${implemented})
   if(found)

@@ -8,6 +8,7 @@
 #include "core.h"
 #include "descriptors.h"
 #include "handles.h"
+#include "log.h"
 #include "memory.h"
 #include "stream.h"
 
@@ -22,7 +23,9 @@ struct Operand {
     void *base = nullptr;   // data address without the view offset
     int64_t shift = 0;      // bytes from base to the view's first element
     int64_t lowest = 0, end = 0;  // bytes from base that the view touches: [lowest, end)
-    std::string described;  // JSON, when calls are recorded
+    std::string described;      // JSON, when calls are recorded
+    bool indirect = false;      // then too: the storage holds more, or in another order, than the view
+    size_t storage_bytes = 0;
 };
 
 struct Executor {
@@ -133,13 +136,13 @@ aclnnStatus launch(const char *api, Executor &executor, bool keep, void *workspa
 
 // ---- recording (record.cpp) ------------------------------------------------------------------------------------
 
-bool recording();
 std::string describe_tensor(const Tensor &tensor, const void *base);
 class Recorder {
   public:
     Recorder(const Executor &executor, const std::vector<Operand> &operands);
     void before(std::vector<Arg> &args);
     void after(std::vector<Arg> &args, int code);
+    void idle(std::vector<Arg> &args);  // a call that runs no kernel
 
   private:
     std::vector<Operand> operands_;

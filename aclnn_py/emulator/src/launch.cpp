@@ -205,7 +205,10 @@ aclnnStatus launch(const char *api, Executor &executor, bool keep, void *workspa
     for (size_t i = 0; i < task->operands.size(); ++i) {
         if (placement.check(i)) return 361001;
     }
-    if (!executor.launch) return 0;
+    if (!executor.launch) {
+        if (recording()) Recorder(executor, task->operands).idle(task->args);
+        return 0;
+    }
     if (recording()) task->recorder = std::make_unique<Recorder>(executor, task->operands);
     std::vector<std::shared_ptr<Block>> blocks = task->blocks;
     std::vector<Range> ranges = task->ranges;

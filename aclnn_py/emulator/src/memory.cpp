@@ -11,6 +11,7 @@
 
 #include "core.h"
 #include "device.h"
+#include "log.h"
 #include "stream.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -94,6 +95,7 @@ aclError allocate(const char *api, void **out, size_t size, int device, size_t p
         counters().host_allocations.fetch_add(1);
     }
     *out = block->base;
+    if (device >= 0) log_allocation(block->base, size);
     std::unique_lock<std::shared_mutex> lock(memory().mutex);
     memory().blocks[reinterpret_cast<uintptr_t>(block->base)] = std::move(block);
     return 0;

@@ -1,31 +1,14 @@
 // ACLNN_EMULATOR_RECORD: one JSON object a line for every kernel that runs.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <mutex>
 
 #include "executor.h"
 
 namespace emu {
 
 namespace {
-
-struct Log {
-    std::mutex mutex;
-    FILE *file = nullptr;
-};
-
-Log &log() {
-    static Log *instance = [] {
-        auto *made = new Log;
-        const std::string &path = settings().record;
-        if (path.empty()) return made;
-        made->file = fopen(path.c_str(), "a");
-        if (made->file == nullptr) fprintf(stderr, "aclnn emulator: cannot write %s\n", path.c_str());
-        return made;
-    }();
-    return *instance;
-}
 
 std::string quoted(const std::string &text) {
     std::string out = "\"";
@@ -51,8 +34,9 @@ std::string list(const Values &values, size_t count) {
     return out + "]";
 }
 
-// JSON has no infinities: those are strings, which float() reads.
+// JSON has no infinities: those are strings, which float() reads. And its -0 is an integer.
 std::string number(double value) {
+    if (value == 0 && std::signbit(value)) return "-0.0";
     if (std::isnan(value)) return "\"nan\"";
     if (std::isinf(value)) return value > 0 ? "\"inf\"" : "\"-inf\"";
     char text[40];
@@ -96,30 +80,30 @@ std::string contents(const View &view, const Operand &operand) {
     return out;
 }
 
-double element(aclDataType dtype, const char *at) {
+std::string element(aclDataType dtype, const char *at) {
     auto load = [at](auto sample) {
         memcpy(&sample, at, sizeof sample);
-        return static_cast<double>(sample);
+        return sample;
     };
     switch (dtype) {
-        case ACL_FLOAT: return load(float{});
-        case ACL_DOUBLE: return load(double{});
-        case ACL_INT8: return load(int8_t{});
-        case ACL_INT16: return load(int16_t{});
-        case ACL_INT32: return load(int32_t{});
-        case ACL_INT64: return load(int64_t{});
-        case ACL_UINT8: case ACL_BOOL: return load(uint8_t{});
-        case ACL_UINT16: return load(uint16_t{});
-        case ACL_UINT32: return load(uint32_t{});
-        case ACL_UINT64: return load(uint64_t{});
-        case ACL_FLOAT16: return half_to_float(static_cast<uint16_t>(load(uint16_t{})));
+        case ACL_FLOAT: return number(load(float{}));
+        case ACL_DOUBLE: return number(load(double{}));
+        case ACL_INT8: return std::to_string(load(int8_t{}));
+        case ACL_INT16: return std::to_string(load(int16_t{}));
+        case ACL_INT32: return std::to_string(load(int32_t{}));
+        case ACL_INT64: return std::to_string(load(int64_t{}));
+        case ACL_UINT8: case ACL_BOOL: return std::to_string(load(uint8_t{}));
+        case ACL_UINT16: return std::to_string(load(uint16_t{}));
+        case ACL_UINT32: return std::to_string(load(uint32_t{}));
+        case ACL_UINT64: return std::to_string(load(uint64_t{}));
+        case ACL_FLOAT16: return number(half_to_float(load(uint16_t{})));
         case ACL_BF16: {
             uint32_t bits = static_cast<uint32_t>(load(uint16_t{})) << 16;
             float value;
             memcpy(&value, &bits, sizeof value);
-            return value;
+            return number(value);
         }
-        default: return NAN;
+        default: return "null";
     }
 }
 
@@ -139,8 +123,23 @@ std::string data_json(const View &view, const std::string &bytes) {
     }
     size_t size = dtype_bits(view.dtype) / 8;
     std::string out = "\"data\":[";
-    for (size_t i = 0; i * size < bytes.size(); ++i) out += (i > 0 ? "," : "") + number(element(view.dtype, &bytes[i * size]));
+    for (size_t i = 0; i * size < bytes.size(); ++i) out += (i > 0 ? "," : "") + element(view.dtype, &bytes[i * size]);
     return out + "]";
+}
+
+std::string scalar_json(aclDataType dtype, double value, int64_t integer, double imag) {
+    return "{\"dtype\":" + quoted(dtype_name(dtype)) + ",\"value\":" + number(value) +
+           ",\"integer\":" + std::to_string(integer) + ",\"imag\":" + number(imag) + "}";
+}
+
+// The bytes from the start of the storage, where the view's elements alone do not tell them.
+std::string memory_json(const Operand &operand) {
+    if (!operand.indirect || operand.base == nullptr) return {};
+    std::shared_ptr<Block> block = find_block(operand.base);
+    if (block == nullptr || block->freed.load()) return {};
+    auto start = static_cast<size_t>(static_cast<char *>(operand.base) - block->base);
+    size_t held = std::min(operand.storage_bytes, block->capacity - std::min(start, block->capacity));
+    return ",\"memory\":" + quoted(base64(std::string(static_cast<char *>(operand.base), held)));
 }
 
 std::string name_at(const std::string &names, size_t index) {
@@ -154,8 +153,6 @@ std::string name_at(const std::string &names, size_t index) {
 }
 
 }  // namespace
-
-bool recording() { return log().file != nullptr; }
 
 std::string describe_tensor(const Tensor &tensor, const void *base) {
     std::string out = "\"dtype\":" + quoted(dtype_name(tensor.dtype));
@@ -180,7 +177,7 @@ void Recorder::before(std::vector<Arg> &args) {
         Operand &operand = operands_[next++];
         operand.base = view_of(args, operand).data == nullptr ? nullptr : static_cast<char *>(view.data) - operand.shift;
         data_.push_back(contents(view, operand));
-        return "{" + operand.described + "," + data_json(view, data_.back()) + "}";
+        return "{" + operand.described + "," + data_json(view, data_.back()) + memory_json(operand) + "}";
     };
     for (size_t i = 0; i < args.size(); ++i) {
         const Arg &arg = args[i];
@@ -205,16 +202,15 @@ void Recorder::before(std::vector<Arg> &args) {
                 break;
             case 's':
                 kind = "scalar";
-                if (arg.present) {
-                    value = "{\"dtype\":" + quoted(dtype_name(arg.dtype)) + ",\"value\":" + number(arg.f) +
-                            ",\"integer\":" + std::to_string(arg.i) + ",\"imag\":" + number(arg.imag) + "}";
-                }
+                if (arg.present) value = scalar_json(arg.dtype, arg.f, arg.i, arg.imag);
                 break;
             case 'S':
                 kind = "scalars";
                 if (!arg.present) break;
                 value = "[";
-                for (size_t j = 0; j < arg.floats.size(); ++j) value += (j > 0 ? "," : "") + number(arg.floats[j]);
+                for (size_t j = 0; j < arg.floats.size(); ++j) {
+                    value += (j > 0 ? "," : "") + scalar_json(arg.dtype, arg.floats[j], arg.ints[j], 0);
+                }
                 value += "]";
                 break;
             case 'I':
@@ -247,6 +243,11 @@ void Recorder::before(std::vector<Arg> &args) {
     line_ = out + "]";
 }
 
+void Recorder::idle(std::vector<Arg> &args) {
+    before(args);
+    after(args, 0);
+}
+
 // What changed: nothing in C says which tensors an operator writes.
 void Recorder::after(std::vector<Arg> &args, int code) {
     std::string changed;
@@ -258,10 +259,7 @@ void Recorder::after(std::vector<Arg> &args, int code) {
         if (operands_[i].item >= 0) name += "[" + std::to_string(operands_[i].item) + "]";
         changed += (changed.empty() ? "" : ",") + quoted(name) + ":{" + data_json(view, now) + "}";
     }
-    line_ += ",\"status\":" + std::to_string(code) + ",\"written\":{" + changed + "}}\n";
-    std::lock_guard<std::mutex> lock(log().mutex);
-    fwrite(line_.data(), 1, line_.size(), log().file);
-    fflush(log().file);
+    log_line(line_ + ",\"status\":" + std::to_string(code) + ",\"written\":{" + changed + "}}");
 }
 
 }  // namespace emu

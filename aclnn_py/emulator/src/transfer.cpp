@@ -3,6 +3,7 @@
 
 #include "core.h"
 #include "device.h"
+#include "log.h"
 #include "memory.h"
 #include "stream.h"
 
@@ -89,6 +90,10 @@ Plan plan_copy(const char *api, void *dst, size_t dest_max, const void *src, siz
     return plan;
 }
 
+const void *device_address(const End &end) { return end.device() ? end.address : nullptr; }
+
+void log(const Plan &plan) { log_copy(device_address(plan.to), device_address(plan.from), plan.count); }
+
 // A blocking copy is not ordered after streams: overwriting what queued work uses is a race.
 bool races(const char *api, const End &to, size_t count) {
     return to.block != nullptr && to.block->in_flight(to.range(count)) &&
@@ -164,6 +169,7 @@ aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, a
     if (plan.code != 0 || plan.count == 0) return plan.code;
     if (races(__func__, plan.to, plan.count)) return 107000;
     memmove(dst, src, plan.count);
+    log(plan);
     return 0;
 }
 
@@ -185,6 +191,7 @@ aclError aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t cou
     if (plan.from.block == nullptr) task->staged.assign(task->from, task->from + plan.count);
     // pageable memory may be gone when the call returns, so the copy into it is finished by then
     enqueue(on, std::move(task), plan, plan.to.block == nullptr);
+    log(plan);
     return 0;
 }
 
@@ -196,6 +203,7 @@ aclError aclrtMemset(void *devPtr, size_t maxCount, int32_t value, size_t count)
     if (plan.code != 0 || plan.count == 0) return plan.code;
     if (races(__func__, plan.to, plan.count)) return 107000;
     memset(devPtr, value & 0xff, plan.count);
+    log_fill(device_address(plan.to), plan.count);
     return 0;
 }
 
@@ -212,5 +220,6 @@ aclError aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_t c
     task->value = value & 0xff;
     task->count = plan.count;
     enqueue(on, std::move(task), plan, plan.to.block == nullptr);
+    log_fill(device_address(plan.to), plan.count);
     return 0;
 }

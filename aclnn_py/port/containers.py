@@ -1,0 +1,390 @@
+"""Methods of the standard containers, strings and smart pointers, and the algorithms over them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .arithmetic import binary, cast
+from .convert import convert, copy_in, decay, default, map_key, string_of
+from .library import call_back, convert_array, slice_of, span
+from .machine import Machine, library, method
+from .syntax import Node
+from .types import CType
+from .values import NULL, Array, Braces, Cell, Handle, Map, Null, Num, Pair, Ptr, Smart, Text, Unk, Vector, duplicate, np_type, truth
+
+__all__ = ["LENGTHS"]
+
+LENGTHS = ("size", "length", "count")
+
+
+@method(Vector, "size", "length")
+def _size(m: Machine, v: Vector, args: list[Any], node: Node) -> Any:
+    return Num(v.array.n, "uint64")
+
+
+@method(Vector, "empty")
+def _empty(m: Machine, v: Vector, args: list[Any], node: Node) -> Any:
+    return Num(v.array.n == 0, "bool")
+
+
+@method(Vector, "data", "begin", "cbegin")
+def _data(m: Machine, v: Vector, args: list[Any], node: Node) -> Any:
+    return Ptr(v.array, 0, v.array.elem)
+
+
+@method(Vector, "end", "cend")
+def _end(m: Machine, v: Vector, args: list[Any], node: Node) -> Any:
+    return Ptr(v.array, v.array.n, v.array.elem)
+
+
+@method(Vector, "at")
+def _at(m: Machine, v: Vector, args: list[Any], node: Node) -> Any:
+    return v.array.get(args[0].v) if isinstance(args[0], Num) else m.unk("an index", node)
+
+
+@method(Vector, "front", "back")
+def _edge(m: Machine, v: Vector, args: list[Any], node: Node) -> Any:
+    back = node["function"]["field"].text == "back"
+    return v.array.get(v.array.n - 1 if back else 0)
+
+
+@method(Vector, "push_back", "emplace_back")
+def _push(m: Machine, v: Vector, args: list[Any], node: Node) -> Any:
+    elem = v.array.elem
+    if elem.base == "thread" or (len(args) > 1 and elem.base not in m.structs and elem.base not in ("pair", "tuple", "vector")):
+        m.extra["construct"](m, elem, args)
+        return None
+    if len(args) == 1 and not (elem.base in m.structs and not elem.ptr):
+        value = copy_in(m, args[0], elem)
+    else:
+        value = m.extra["construct"](m, elem, args)
+    v.array.append(value)
+    return None
+
+
+@method(Vector, "reserve", "shrink_to_fit")
+def _reserve(m: Machine, v: Vector, args: list[Any], node: Node) -> Any:
+    return None
+
+
+@method(Vector, "clear")
+def _clear(m: Machine, v: Vector, args: list[Any], node: Node) -> Any:
+    v.array = Array(v.array.elem, 0, v.array.name)
+
+
+@method(Vector, "pop_back")
+def _pop(m: Machine, v: Vector, args: list[Any], node: Node) -> Any:
+    v.array.resize(max(v.array.n - 1, 0))
+
+
+@method(Vector, "resize", "assign")
+def _resize(m: Machine, v: Vector, args: list[Any], node: Node) -> Any:
+    name = node["function"]["field"].text
+    if name == "assign":
+        v.array = m.extra["construct"](m, CType("vector", (v.array.elem,)), args).array
+        return None
+    if not isinstance(args[0], Num):
+        v.array.forget(m.unk("a length", node))
+        return None
+    old, n = v.array.n, int(args[0].v)
+    if old == 0:
+        made = m.extra["construct"](m, CType("vector", (v.array.elem,)), args)
+        if isinstance(made, Vector):
+            v.array = made.array
+        return None
+    v.array.resize(n)
+    for i in range(old, n):
+        v.array.set(i, copy_in(m, args[1], v.array.elem) if len(args) > 1 else default(m, v.array.elem, True))
+    return None
+
+
+@method(Vector, "fill")
+def _fill_method(m: Machine, v: Vector, args: list[Any], node: Node) -> Any:
+    fill(m, v.array, 0, v.array.n, args[0])
+
+
+@method(Vector, "insert")
+def _insert(m: Machine, v: Vector, args: list[Any], node: Node) -> Any:
+    at = args[0].at if isinstance(args[0], Ptr) and args[0].block is v.array else None
+    tail: Array | None = None
+    if len(args) == 3 and isinstance(args[1], Ptr):
+        found = span(args[1], args[2])
+        tail = slice_of(*found) if found is not None else None
+    elif len(args) == 3 and isinstance(args[1], Num):
+        tail = m.extra["construct"](m, CType("vector", (v.array.elem,)), args[1:]).array
+    elif len(args) == 2:
+        tail = Array(v.array.elem)
+        tail.append(copy_in(m, args[1], v.array.elem))
+    if at is None or tail is None:
+        v.array.forget(m.unk("insert", node))
+        return m.unk("insert", node)
+    rest = slice_of(v.array, at, v.array.n)
+    v.array.resize(at)
+    for part in (convert_array(m, tail, v.array.elem).array, rest):
+        for i in range(part.n):
+            v.array.append(part.get(i))
+    return Ptr(v.array, at, v.array.elem)
+
+
+@method(Vector, "erase")
+def _erase(m: Machine, v: Vector, args: list[Any], node: Node) -> Any:
+    if not isinstance(args[0], Ptr):
+        v.array.forget(m.unk("erase", node))
+        return m.unk("erase", node)
+    low = args[0].at
+    high = args[1].at if len(args) > 1 and isinstance(args[1], Ptr) else low + 1
+    head, rest = slice_of(v.array, 0, low), slice_of(v.array, high, v.array.n)
+    v.array = head
+    for i in range(rest.n):
+        v.array.append(rest.get(i))
+    return Ptr(v.array, low, v.array.elem)
+
+
+@method(Vector, "swap")
+def _swap(m: Machine, v: Vector, args: list[Any], node: Node) -> Any:
+    if isinstance(args[0], Vector):
+        v.array, args[0].array = args[0].array, v.array
+
+
+# strings
+
+
+@method(Text, "c_str", "data", "str")
+def _c_str(m: Machine, s: Text, args: list[Any], node: Node) -> Any:
+    return Text(s.value)
+
+
+@method(Text, "size", "length")
+def _length(m: Machine, s: Text, args: list[Any], node: Node) -> Any:
+    return Num(len(s.value.encode()), "uint64")
+
+
+@method(Text, "empty")
+def _no_text(m: Machine, s: Text, args: list[Any], node: Node) -> Any:
+    return Num(not s.value, "bool")
+
+
+@method(Text, "find")
+def _find(m: Machine, s: Text, args: list[Any], node: Node) -> Any:
+    text = string_of(args[0])
+    if text is None:
+        return m.unk("find", node)
+    at = s.value.find(text)
+    return Num(at if at >= 0 else 2**64 - 1, "uint64")
+
+
+@method(Text, "substr")
+def _substr(m: Machine, s: Text, args: list[Any], node: Node) -> Any:
+    if not all(isinstance(a, Num) for a in args):
+        return m.unk("substr", node)
+    low = int(args[0].v)
+    return Text(s.value[low : low + int(args[1].v)] if len(args) > 1 else s.value[low:])
+
+
+@method(Text, "append", "push_back", "assign")
+def _append(m: Machine, s: Text, args: list[Any], node: Node) -> Any:
+    text = string_of(args[0]) if not isinstance(args[0], Num) else chr(args[0].v)
+    s.value = (text or "") if node["function"]["field"].text == "assign" else s.value + (text or "")
+    return s
+
+
+@method(Text, "begin", "end", "copy", "at", "compare", "rfind")
+def _text_other(m: Machine, s: Text, args: list[Any], node: Node) -> Any:
+    return m.unk("a string's characters", node)
+
+
+# smart pointers, maps, pairs, files
+
+
+@method(Smart, "get", "release")
+def _get(m: Machine, s: Smart, args: list[Any], node: Node) -> Any:
+    value = s.value
+    if node["function"]["field"].text == "release":
+        s.value = NULL
+    return value
+
+
+@method(Smart, "reset")
+def _reset(m: Machine, s: Smart, args: list[Any], node: Node) -> Any:
+    s.value = decay(args[0]) if args and not isinstance(args[0], Num) else NULL
+
+
+@method(Smart, "get_deleter", "use_count")
+def _smart_other(m: Machine, s: Smart, args: list[Any], node: Node) -> Any:
+    return m.unk("a smart pointer's state", node)
+
+
+@method(Map, "size")
+def _map_size(m: Machine, v: Map, args: list[Any], node: Node) -> Any:
+    return Num(len(v.items), "uint64")
+
+
+@method(Map, "count", "contains")
+def _count(m: Machine, v: Map, args: list[Any], node: Node) -> Any:
+    return Num(int(map_key(args[0]) in v.items), "uint64")
+
+
+@method(Map, "at")
+def _map_at(m: Machine, v: Map, args: list[Any], node: Node) -> Any:
+    cell = v.items.get(map_key(args[0]))
+    return cell.value if cell is not None else m.unk("a key that is not in the map", node)
+
+
+@method(Map, "find")
+def _map_find(m: Machine, v: Map, args: list[Any], node: Node) -> Any:
+    key = map_key(args[0])
+    cell = v.items.get(key)
+    if cell is None:
+        return NULL
+    first = Text(key) if isinstance(key, str) else Num(key, "int64")
+    return Ptr(Cell(Pair([first, cell.value]), CType("pair")), 0, CType("pair"))
+
+
+@method(Map, "end")
+def _map_end(m: Machine, v: Map, args: list[Any], node: Node) -> Any:
+    return NULL
+
+
+@method(Map, "insert", "emplace")
+def _map_insert(m: Machine, v: Map, args: list[Any], node: Node) -> Any:
+    if len(args) == 2:
+        v.items[map_key(args[0])] = Cell(args[1], v.elem)
+    elif isinstance(args[0], Braces) and len(args[0].items) == 2:
+        v.items[map_key(args[0].items[0])] = Cell(args[0].items[1], v.elem)
+    else:
+        v.items[map_key(args[0])] = Cell(args[0], v.elem)
+    return None
+
+
+@method(Null, "get")
+def _null_get(m: Machine, v: Null, args: list[Any], node: Node) -> Any:
+    return NULL
+
+
+@method(Null, "good", "is_open", "fail", "joinable", "join", "detach")
+def _null_state(m: Machine, v: Null, args: list[Any], node: Node) -> Any:
+    return Num(False, "bool")
+
+
+@method(Handle, "is_open", "good")
+def _is_open(m: Machine, h: Handle, args: list[Any], node: Node) -> Any:
+    return Num(bool(h.data.get("good")), "bool")
+
+
+@method(Handle, "fail", "bad", "joinable")
+def _fail(m: Machine, h: Handle, args: list[Any], node: Node) -> Any:
+    return Num(False if h.kind == "thread" else not h.data.get("good"), "bool")
+
+
+@method(Handle, "open", "close", "join", "detach", "write", "flush", "precision", "setf", "seekg", "width", "fill")
+def _file(m: Machine, h: Handle, args: list[Any], node: Node) -> Any:
+    return Num(0)
+
+
+@method(Handle, "str")
+def _str(m: Machine, h: Handle, args: list[Any], node: Node) -> Any:
+    return Text("")
+
+
+# algorithms
+
+
+def fill(m: Machine, array: Array, low: int, high: int, value: Any) -> None:
+    """Set elements to one value."""
+    value = convert(m, value, array.elem)
+    if array.is_numeric and isinstance(value, Num):
+        if array.read is not None:
+            array.forget(Unk("computed on the device"))
+        array.texts = array.origin = None
+        array.fill = value.text if (low, high) == (0, array.n) else None
+        array.own()
+        array.data[low:high] = value.v
+        if array.mask is not None:
+            array.mask[low:high] = False
+    elif array.is_numeric:
+        array.forget(value if isinstance(value, Unk) else Unk("a fill value"), low, high)
+    else:
+        for i in range(low, high):
+            array.data[i] = duplicate(value)
+
+
+@library("fill", "fill_n", "iota", "copy", "copy_n", "generate", "transform", "reverse", "sort", "for_each", "generate_n",
+         "shuffle", "replace")  # fmt: skip
+def _algorithm(m: Machine, node: Node, values: list[Any]) -> Any:
+    name = node["function"].text.split("::")[-1]
+    first = decay(values[0])
+    if name.endswith("_n") and isinstance(first, Ptr) and isinstance(values[1], Num):
+        values = [first, Ptr(first.block, first.at + int(values[1].v), first.ctype), *values[2:]]
+    found = span(values[0], values[1]) if len(values) > 1 else None
+    if found is None:
+        for value in values:
+            if isinstance(decay(value), Ptr):
+                m.extra["poison"](m, value, m.unk(name, node))
+        return None
+    array, low, high = found
+    if name in ("fill", "fill_n"):
+        fill(m, array, low, high, values[2])
+    elif name == "iota" and isinstance(values[2], Num) and array.is_numeric:
+        start = cast(values[2], array.elem.base)
+        array.forget(Unk(""))
+        array.mask = array.why = None
+        array.own()
+        array.data[low:high] = (np.arange(high - low) + start.v).astype(np_type(array.elem.base))
+    elif name in ("copy", "copy_n") and isinstance(decay(values[2]), Ptr):
+        to = decay(values[2])
+        for i in range(low, high):
+            if isinstance(to.block, Array):
+                to.block.set(to.at + i - low, convert(m, array.get(i), to.block.elem))
+    elif name in ("generate", "for_each", "generate_n") and high - low <= 100_000:
+        for i in range(low, high):
+            if name == "for_each":
+                call_back(m, values[2], [array.get(i)], node)
+            else:
+                got = convert(m, call_back(m, values[2], [], node), array.elem)
+                array.set(i, got)
+    elif name == "transform" and len(values) == 4 and isinstance(decay(values[2]), Ptr) and high - low <= 100_000:
+        to = decay(values[2])
+        for i in range(low, high):
+            to.block.set(to.at + i - low, convert(m, call_back(m, values[3], [array.get(i)], node), to.block.elem))
+    elif name == "reverse" and array.is_numeric and array.mask is None and array.read is None:
+        texts = array.texts
+        array.own()
+        array.data[low:high] = array.data[low:high][::-1].copy()
+        array.texts = texts[:low] + texts[low:high][::-1] + texts[high:] if texts is not None else None
+        array.origin = None
+    elif name == "sort" and len(values) == 2 and array.is_numeric and array.mask is None and array.read is None:
+        array.own()
+        array.data[low:high] = np.sort(array.data[low:high])
+        array.texts = array.origin = None
+    else:
+        array.forget(m.unk(name, node), low, high)
+    return None
+
+
+@library("accumulate", "max_element", "min_element", "all_of", "any_of", "find", "count", "distance", "equal", "none_of")
+def _reduce(m: Machine, node: Node, values: list[Any]) -> Any:
+    name = node["function"].text.split("::")[-1]
+    found = span(values[0], values[1]) if len(values) > 1 else None
+    if found is None:
+        return m.unk(name, node)
+    array, low, high = found
+    if name == "distance":
+        return Num(high - low, "int64")
+    if name == "accumulate" and high - low <= 100_000:
+        total = values[2]
+        for i in range(low, high):
+            item = array.get(i)
+            total = call_back(m, values[3], [total, item], node) if len(values) > 3 else cast(binary("+", total, item), values[2].t)
+        return total
+    if name in ("max_element", "min_element") and array.is_numeric and array.mask is None and array.read is None and high > low:
+        at = int((np.argmax if name[1] == "a" else np.argmin)(array.data[low:high]))
+        return Ptr(array, low + at, array.elem)
+    if name in ("all_of", "any_of", "none_of") and high - low <= 10_000:
+        got = [truth(call_back(m, values[2], [array.get(i)], node)) for i in range(low, high)]
+        if None not in got:
+            return Num({"all_of": all(got), "any_of": any(got), "none_of": not any(got)}[name], "bool")
+    if name == "equal" and isinstance(decay(values[2]), Ptr):
+        return m.extra["same"](m, values[0], values[2], high - low, node)
+    return m.unk(name, node)
