@@ -36,6 +36,7 @@ from aclnn_py.port.model import (
 )
 from aclnn_py.port.script import Line, flat, script
 from aclnn_py.port.views import Store, define
+from aclnn_py.signatures import parse_prototypes
 
 HEAD = "# Ported from s.cpp by aclnn-py.\nimport numpy as np\n\nimport aclnn_py\n\n"
 
@@ -163,7 +164,7 @@ def test_cases_of_a_helper_stay_a_function(tmp_path: Path, capsys: pytest.Captur
         '    aclnn_py.op("aclnnNeg")(self=x, out=y)\n'
         "    np.testing.assert_array_equal(y, expected)\n\n\n"
         "RunCase([1, 2, 3], 3, [-1, -2, -3])\nRunCase([4, 5], 2, [-4, -5])\nRunCase([6], 1, [-6])\n"
-    ).replace("expected", "expected_values")
+    ).replace("expected", "expected_y")
     run(made, tmp_path)
     wrong = made.script.replace("[-4, -5]", "[-4, 5]")
     with pytest.raises(AssertionError):
@@ -281,7 +282,7 @@ def test_goldens_become_checks(tmp_path: Path) -> None:
     ]
     made = emit(program(*calls, near, same, Check(y, Data(np.float32([-1, -2]), None))))
     assert "np.testing.assert_allclose(y, [[-1, -2], [-3, -4.001]], rtol=0, atol=0.01)\n" in made.script
-    assert "np.testing.assert_allclose(half.astype(np.float32), -1, rtol=0, atol=8)\n" in made.script
+    assert "np.testing.assert_allclose(half, -1, rtol=0, atol=8)\n" in made.script
     assert "np.testing.assert_array_equal(y.ravel()[:2], [-1, -2])\n" in made.script
     run(made, tmp_path)
 
@@ -299,6 +300,28 @@ def test_dtypes_go_by_name(attribute: Attribute, text: str) -> None:
     x = tensor("x", (1,), [1])
     made = emit(program(Call("aclnnCast", {"self": x, "dtype": attribute, "out": x}), Print(x)))
     assert f'aclnn_py.op("aclnnCast")(self=x, dtype={text}, out=x)\n' in made.script
+
+
+def test_a_label_that_several_tensors_share_tells_nothing() -> None:
+    x, y, z = tensor("x", (1,), [1]), out((1,), "y"), out((1,), "z")
+    calls = Call("aclnnNeg", {"self": x, "out": y}), Call("aclnnNeg", {"self": y, "out": z})
+    same = emit(program(*calls, Print(y, "result[%ld] is: %f\n"), Print(z, "result[%ld] is: %f\n"))).script
+    assert same.endswith('print("y:", y)\nprint("z:", z)\n')
+    apart = emit(program(*calls, Print(y, "first = %f\n", 1), Print(z, 'say "z": '))).script
+    assert apart.endswith("""print("first:", y)\nprint('say "z":', z)\n""")
+
+
+def test_a_guessed_prototype_is_marked() -> None:
+    tail = "uint64_t *workspaceSize, aclOpExecutor **executor"
+    prototype = f"aclnnStatus aclnnExampleGetWorkspaceSize(const aclTensor *x, {tail})"
+    call = Call("aclnnExample", {"x": tensor("x", (1,), [1])}, declaration=prototype)
+    made = emit(program(call))
+    assert made.guessed == ("aclnnExample",)
+    assert "# Guessed from the sample: CANN's header has the true types and names.\naclnn_py.declare(" in made.script
+    (known,) = parse_prototypes(prototype)
+    made = emit(program(call), lookup=lambda name: known)
+    assert made.guessed == ()
+    assert "Guessed" not in made.script and "aclnn_py.declare(" in made.script
 
 
 # -- names and places
