@@ -61,7 +61,7 @@ def _vector(m: Machine, ctype: CType, values: list[Any]) -> Any:
     elem = ctype.arg(0)
     if not values:
         return default(m, ctype)
-    first = values[0]
+    first = values[0] = decay(values[0]) if isinstance(values[0], Array) else values[0]
     if isinstance(first, Unk):
         made = Vector(Array(elem))
         return Unk(f"a vector of unknown length: {first.reason}", m.line) if len(values) < 3 else made

@@ -15,7 +15,7 @@ from .values import Array, Braces, Cell, Map, Num, Pair, Ptr, Smart, Struct, Tex
 __all__ = ["BREAK", "CONTINUE", "Return", "body", "uncertain"]
 
 
-LOOP_BUDGET = 60_000  # steps that one loop may take
+LOOP_BUDGET = 30_000  # steps that one loop may take
 
 
 class Return:
