@@ -305,6 +305,9 @@ def test_a_call_that_the_emulator_refuses_is_recorded_all_the_same(recorded: Any
         "aclnnop/aclnn_neg.h",
     )
     assert [call.op for call in calls(program)] == ["aclnnNeg"]
+    assert "the emulator did not compute all calls, so they are recorded without results" in [
+        note.text for note in program.notes
+    ]
 
 
 def test_another_operator_of_the_same_name_is_not_computed(recorded: Any) -> None:

@@ -134,6 +134,7 @@ def record(
             # the emulator refused what the device may take: record without computing anything
             other = run.attempt(set(known), files)
             if _calls(other) > _calls(program):
+                other.notes.append(Note("the emulator did not compute all calls, so they are recorded without results"))
                 program = other
         if log is not None:
             log.write_bytes(run.log.read_bytes() if run.log.exists() else b"")
