@@ -136,7 +136,7 @@ class _Writer:
         source = [f"    {line.strip()}" for line in unknown.source.strip().splitlines()[:3]]
         text = "\n".join([f"TODO {place}: {unknown.reason}", *source])
         message = f"{what}: {place}" if what else place
-        return [Comment(text), Line(f"raise NotImplementedError({quoted(message)})")]
+        return [Comment(text), Line(Seq("raise NotImplementedError(", (quoted(message),), ")"))]
 
     def ref(self, tensor: Tensor, path: Path) -> Node:
         name = self.plan.names[id(tensor)]
@@ -367,4 +367,7 @@ def _declarations(program: Program, lookup: Lookup) -> tuple[list[Statement], tu
 
 
 def _loading(store: Store, data_file: str) -> list[Statement]:
-    return [Line(f'np.load(Path(__file__).with_name("{data_file}"))', "data")] if store.arrays else []
+    if not store.arrays:
+        return []
+    path = Seq("Path(__file__).with_name(", (f'"{data_file}"',), ")")
+    return [Line(Seq("np.load(", (path,), ")"), "data")]
