@@ -100,6 +100,12 @@ def test_calls_are_compared_in_order_and_number() -> None:
     assert differences(program(neg, exp), program(neg)) == ["call 2 aclnnExp: recorded is no further call"]
 
 
+def test_a_run_that_ended_early_contradicts_no_later_call() -> None:
+    neg, exp, end = Call("aclnnNeg", {}), Call("aclnnExp", {}), Unknown("stopped")
+    assert differences(program(neg, exp), program(neg, end)) == []
+    assert differences(program(neg, exp), program(exp, end)) == ["call 1 aclnnNeg: recorded is aclnnExp"]
+
+
 def test_a_step_that_was_not_understood_may_stand_for_any_calls() -> None:
     neg, exp, gap = Call("aclnnNeg", {}), Call("aclnnExp", {}), Unknown("a lambda")
     assert differences(program(gap, exp), program(neg, neg, exp, neg)) == []

@@ -49,6 +49,10 @@ def cast(value: Any, t: str) -> Any:
     if isinstance(v, np.ndarray):
         with np.errstate(all="ignore"):
             return Num(v.astype(bool) if t == "bool" else v.astype(np_type(t)), t)
+    if t.startswith("complex"):
+        return Num(complex(np.complex64(v)) if t == "complex64" else complex(v), t, value.text)
+    if isinstance(v, complex):
+        return Unk("a complex number used as a real one")
     if t == "bool":
         return Num(bool(v), t, value.text)
     if t in _BITS:
@@ -107,7 +111,7 @@ def _int_type(value: int, suffix: str, based: bool) -> str:
 
 
 def _promote(t: str) -> str:
-    if t in _INT_RANK or t in ("float32", "float64"):
+    if t in _INT_RANK or t in ("float32", "float64", "complex64", "complex128"):
         return t
     return "float32" if t in ("float16", "bfloat16") else "int32"
 
@@ -117,7 +121,7 @@ def common(a: str, b: str) -> str:
     a, b = _promote(a), _promote(b)
     if a == b:
         return a
-    for t in ("float64", "float32"):
+    for t in ("complex128", "complex64", "float64", "float32"):
         if t in (a, b):
             return t
     return _INT_RANK[max(_INT_RANK.index(a), _INT_RANK.index(b))]
@@ -199,6 +203,8 @@ def _numbers(op: str, a: Num, b: Num) -> Any:
         if op in "&|^":
             return Unk("bits of a float")
         v = _PLAIN[op](x, y)
+        if isinstance(v, complex):
+            return cast(Num(v, "complex128"), t)
         return Num(to_float32(v) if t == "float32" else v, t)
     if op == "/":
         if t in _BITS:
@@ -210,6 +216,8 @@ def _numbers(op: str, a: Num, b: Num) -> Any:
             v = math.nan if x == 0 or x != x else math.copysign(math.inf, x) * math.copysign(1, y)
         else:
             v = x / y
+        if isinstance(v, complex):
+            return cast(Num(v, "complex128"), t)
         return Num(to_float32(v) if t == "float32" else v, t)
     if op == "%" and t in _BITS:
         if y == 0:

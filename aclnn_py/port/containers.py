@@ -53,10 +53,7 @@ def _edge(m: Machine, v: Vector, args: list[Any], node: Node) -> Any:
 @method(Vector, "push_back", "emplace_back")
 def _push(m: Machine, v: Vector, args: list[Any], node: Node) -> Any:
     elem = v.array.elem
-    if elem.base == "thread" or (len(args) > 1 and elem.base not in m.structs and elem.base not in ("pair", "tuple", "vector")):
-        m.extra["construct"](m, elem, args)
-        return None
-    if len(args) == 1 and not (elem.base in m.structs and not elem.ptr):
+    if len(args) == 1 and (isinstance(args[0], Braces) or not (elem.base in m.structs and not elem.ptr)):
         value = copy_in(m, args[0], elem)
     else:
         value = m.extra["construct"](m, elem, args)
@@ -286,6 +283,12 @@ def _file(m: Machine, h: Handle, args: list[Any], node: Node) -> Any:
 @method(Handle, "str")
 def _str(m: Machine, h: Handle, args: list[Any], node: Node) -> Any:
     return Text("")
+
+
+@method(Num, "real", "imag")
+def _part(m: Machine, z: Num, args: list[Any], node: Node) -> Any:
+    value = getattr(z.v, node["function"]["field"].text)
+    return Num(value, "float32" if z.t == "complex64" else "float64")
 
 
 # algorithms

@@ -6,7 +6,7 @@ from typing import Any
 
 from .arithmetic import bit_cast, cast
 from .machine import Machine
-from .types import AUTO, CType, numeric
+from .types import AUTO, DOUBLE, CType, numeric
 from .values import (
     NULL,
     Array,
@@ -191,6 +191,11 @@ def convert(machine: Machine, value: Any, ctype: CType) -> Any:
         if isinstance(value, Num):
             return value if value.t == kind else cast(value, kind)
         if isinstance(value, Braces):
+            if kind.startswith("complex") and len(value.items) == 2:
+                parts = [convert(machine, item, DOUBLE) for item in value.items]
+                if not all(isinstance(p, Num) for p in parts):
+                    return next(p for p in parts if not isinstance(p, Num))
+                return cast(Num(complex(parts[0].v, parts[1].v), "complex128"), kind)
             return convert(machine, value.items[0], ctype) if value.items else Num(0, kind)
         if isinstance(value, Smart) and kind == "bool":
             return Num(not isinstance(value.value, Null), "bool")

@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import PurePath
 from typing import Any
 
@@ -33,7 +34,7 @@ from .model import (
     Sequence as Items,
 )
 from .plan import Path, Plan, identifier, steps_of, used_by
-from .script import WIDTH, Block, Cat, Comment, Line, Node, Seq, Slot, Statement, flat, script
+from .script import WIDTH, Block, Cat, Comment, Line, Node, Seq, Slot, Statement, bare, flat, script
 from .spelling import all_exact, attribute, exact, label, quoted, scalar, short
 from .views import Store, define, values_of
 
@@ -135,7 +136,7 @@ class _Writer:
         source = [f"    {line.strip()}" for line in unknown.source.strip().splitlines()[:3]]
         text = "\n".join([f"TODO {place}: {unknown.reason}", *source])
         message = f"{what}: {place}" if what else place
-        return [Comment(text), Line(f"raise NotImplementedError({quoted(message)})")]
+        return [Comment(text), Line(Seq("raise NotImplementedError(", (quoted(message),), ")"))]
 
     def ref(self, tensor: Tensor, path: Path) -> Node:
         name = self.plan.names[id(tensor)]
@@ -189,8 +190,18 @@ class _Writer:
             return Seq("[", tuple(nodes), "]")
         return "None"
 
+    @cached_property
+    def labels(self) -> dict[str, set[str]]:
+        """Names of the tensors that each label of the sample is printed with."""
+        found: dict[str, set[str]] = {}
+        for step in self.program.steps:
+            if isinstance(step, Print):
+                found.setdefault(label(step.label), set()).add(self.plan.names[id(step.tensor)])
+        return found
+
     def _print(self, step: Print, path: Path) -> list[Statement]:
-        text = label(step.label) or self.plan.names[id(step.tensor)]
+        text, name = label(step.label), self.plan.names[id(step.tensor)]
+        text = text if text and self.labels[text] == {name} else name
         node = _first(self.ref(step.tensor, path), step.tensor, step.count)
         return [Line(Seq("print(", (Slot(quoted(text + ":"), "label"), node), ")"))]
 
@@ -204,19 +215,19 @@ class _Writer:
             ]
         size = int(np.prod(tensor.shape, dtype=np.int64))
         values, _ = values_of(expected, min(size, expected.values.size))
-        own = dtype_text(tensor.dtype) == tensor.dtype  # ml_dtypes: NumPy compares these as float32
+        own = dtype_text(tensor.dtype) == tensor.dtype  # of ml_dtypes: NumPy tells no NaN there
         kind = np.dtype(np.float32) if own else dtypes.parse(tensor.dtype)
         got = _first(self.ref(tensor, path), tensor, values.size if values.size < size else None)
-        got = Cat((got, ".astype(np.float32)")) if own else got
+        got = Cat((got, ".astype(np.float32)")) if own and np.isnan(values.astype(kind)).any() else got
         shape = tensor.shape if values.size == size else (values.size,)
         wanted = values.astype(kind)
-        found = array_expression(wanted, shape, dtype_text(kind.name), expected.text, "expected")
+        found = array_expression(wanted, shape, dtype_text(kind.name), expected.text, f"expected_{name}")
         node = found.node or self.store.keep(wanted, shape, kind.name, f"{name}_expected")
         loose = bool(step.rtol or step.atol)
         if isinstance(node, Seq) and node.open == "np.array(" and (loose or all_exact(node.items[0], wanted)):
-            node = node.items[0]  # NumPy makes an array of it
+            node = Slot(bare(node.items[0]), f"expected_{name}")  # NumPy makes an array of it
         if found.fill is not None and (loose or exact(found.fill, wanted[0])):
-            node = Slot(found.fill, "expected")
+            node = Slot(found.fill, f"expected_{name}")
         if not loose:
             return [Line(Seq("np.testing.assert_array_equal(", (got, node), ")"))]
         bounds = (f"rtol={short(step.rtol)}", *([f"atol={short(step.atol)}"] if step.atol else []))
@@ -356,4 +367,7 @@ def _declarations(program: Program, lookup: Lookup) -> tuple[list[Statement], tu
 
 
 def _loading(store: Store, data_file: str) -> list[Statement]:
-    return [Line(f'np.load(Path(__file__).with_name("{data_file}"))', "data")] if store.arrays else []
+    if not store.arrays:
+        return []
+    path = Seq("Path(__file__).with_name(", (f'"{data_file}"',), ")")
+    return [Line(Seq("np.load(", (path,), ")"), "data")]

@@ -25,6 +25,8 @@ MAX_ELEMENTS = 1 << 28
 def build(m: Machine, ctype: CType, values: list[Any]) -> Any:
     """A library object, or a number, from constructor arguments."""
     base = ctype.base
+    if len(values) == 2 and numeric(ctype) in ("complex64", "complex128"):
+        return convert(m, Braces(values, m.line), ctype)
     if ctype.ptr or numeric(ctype):
         return convert(m, values[0], ctype) if values else default(m, ctype, True)
     if base in ("vector", "deque", "array", "list"):
@@ -48,8 +50,6 @@ def build(m: Machine, ctype: CType, values: list[Any]) -> Any:
         return Handle("file", m.line, good=bool(values) and base == "ofstream")
     if base in ("stringstream", "ostringstream"):
         return Handle("ostream", m.line)
-    if base == "complex":
-        return m.unk("a complex number")
     for value in values:
         poison(m, value, Unk(f"an object of type {base}", m.line))
     if not values:
@@ -61,7 +61,7 @@ def _vector(m: Machine, ctype: CType, values: list[Any]) -> Any:
     elem = ctype.arg(0)
     if not values:
         return default(m, ctype)
-    first = values[0]
+    first = values[0] = decay(values[0]) if isinstance(values[0], Array) else values[0]
     if isinstance(first, Unk):
         made = Vector(Array(elem))
         return Unk(f"a vector of unknown length: {first.reason}", m.line) if len(values) < 3 else made
@@ -349,9 +349,10 @@ def copy_memory(m: Machine, to: Any, source: Any, count: Any, line: int) -> None
     elif isinstance(origin, Cell) and isinstance(origin.value, Num) and size == 1 and n <= np_type(origin.value.t).itemsize:
         raw = np.array([origin.value.v], np_type(origin.value.t)).tobytes()[:n]
         for i, byte in enumerate(raw):
-            block.set(to.at + i, Num(byte, "uint8"))
+            block.set(to.at + i, cast(Num(byte, "uint8"), block.elem.base))
     else:
-        poison(m, to, why)
+        value = origin.value if isinstance(origin, Cell) else None
+        poison(m, to, value if isinstance(value, Unk) else why)
 
 
 def _paste(block: Array, at: int, part: Array) -> None:

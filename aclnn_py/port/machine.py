@@ -121,7 +121,7 @@ class Running:
 class Machine:
     """Executes a sample from ``main``: concretely on the host, by what is copied and called on the device."""
 
-    budget = 800_000
+    budget = 250_000
 
     def __init__(self, program: Program, signature: Callable[[str], Signature | None]) -> None:
         self.program = program

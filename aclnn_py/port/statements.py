@@ -15,7 +15,7 @@ from .values import Array, Braces, Cell, Map, Num, Pair, Ptr, Smart, Struct, Tex
 __all__ = ["BREAK", "CONTINUE", "Return", "body", "uncertain"]
 
 
-LOOP_BUDGET = 80_000  # steps that one loop may take
+LOOP_BUDGET = 30_000  # steps that one loop may take
 
 
 class Return:
@@ -287,6 +287,7 @@ def _loop(m: Machine, node: Node, condition: Node | None, update: Node | None, i
     state = Running("loop", name, node.line)
     cells = list(m.scope.vars.items()) if node.kind == "for_statement" else []
     least = m.budget - min(LOOP_BUDGET, m.budget // 4)
+    steps = len(m.program.steps)
     m.running.append(state)
     try:
         while True:
@@ -302,6 +303,9 @@ def _loop(m: Machine, node: Node, condition: Node | None, update: Node | None, i
                     return None
                 if not known:
                     return None
+            if len(m.program.steps) > steps:  # a loop over cases may take long
+                steps = len(m.program.steps)
+                least = m.budget - min(LOOP_BUDGET, m.budget // 4)
             if m.budget < least and state.index > 8:
                 uncertain(m, [inner], Unk("a loop that is too long to follow", node.line))
                 return None

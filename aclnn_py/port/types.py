@@ -25,6 +25,7 @@ ENUMS = frozenset({"aclError", "aclnnStatus", "aclDataType", "aclFormat", "aclrt
 SIZES = {
     "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "uint32": 4,
     "float32": 4, "int64": 8, "uint64": 8, "float64": 8,
+    "complex64": 8, "complex128": 16,
 }  # fmt: skip
 
 
@@ -59,11 +60,7 @@ class CType:
         """Bytes of a number, a pointer or a well-known object; None when unknown."""
         if self.ptr:
             return 8
-        return SIZES.get(self.base) or {"vector": 24, "string": 32, "complex": 2 * (self.args_size() or 4)}.get(self.base)
-
-    def args_size(self) -> int | None:
-        """Bytes of the first template argument."""
-        return self.arg(0).size if self.args else None
+        return SIZES.get(self.base) or {"vector": 24, "string": 32}.get(self.base)
 
 
 AUTO = CType("auto")
@@ -129,6 +126,8 @@ def type_of(node: Node, lookup: Lookup, constant: Constant) -> CType:
         if name == "conditional_t" and isinstance(args[0], int) and len(args) == 3:
             chosen = args[1] if args[0] else args[2]
             return chosen if isinstance(chosen, CType) else AUTO
+        if name == "complex" and args:
+            return CType("complex64" if args[0] == FLOAT else "complex128")
         return CType(name, tuple(args))
     if kind in ("qualified_identifier", "dependent_type", "scoped_type_identifier"):
         inner_node = node.get("name") or node.kids[-1]

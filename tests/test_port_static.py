@@ -1,0 +1,355 @@
+"""The static engine: every construct that samples use, and that what is not understood stays unknown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aclnn_py import signatures
+from aclnn_py.port.model import Array, Attribute, Call, Check, Data, Print, Program, SampleError, Scalar, Tensor, Unknown
+
+pytest.importorskip("tree_sitter", reason="tree-sitter is not installed (extra port)")
+pytest.importorskip("tree_sitter_cpp", reason="tree-sitter-cpp is not installed (extra port)")
+
+from aclnn_py.port.macros import prepare
+from aclnn_py.port.static import trace
+
+PRELUDE = r"""
+#include <vector>
+#include "acl/acl.h"
+#define CHECK_RET(cond, expr) do { if (!(cond)) { expr; } } while (0)
+#define LOG_PRINT(message, ...) do { printf(message, ##__VA_ARGS__); } while (0)
+int64_t Count(const std::vector<int64_t>& shape) {
+    int64_t n = 1;
+    for (auto d : shape) n *= d;
+    return n;
+}
+template <typename T>
+int Make(const std::vector<T>& host, const std::vector<int64_t>& shape, void** memory, aclDataType type, aclTensor** t) {
+    auto size = Count(shape) * sizeof(T);
+    auto ret = aclrtMalloc(memory, size, ACL_MEM_MALLOC_HUGE_FIRST);
+    CHECK_RET(ret == ACL_SUCCESS, LOG_PRINT("aclrtMalloc failed. %d\n", ret); return ret);
+    ret = aclrtMemcpy(*memory, size, host.data(), size, ACL_MEMCPY_HOST_TO_DEVICE);
+    CHECK_RET(ret == ACL_SUCCESS, return ret);
+    std::vector<int64_t> strides(shape.size(), 1);
+    for (int64_t i = shape.size() - 2; i >= 0; i--) strides[i] = shape[i + 1] * strides[i + 1];
+    *t = aclCreateTensor(shape.data(), shape.size(), type, strides.data(), 0, ACL_FORMAT_ND, shape.data(), shape.size(),
+                         *memory);
+    return 0;
+}
+"""
+CALL = """
+    uint64_t size = 0; aclOpExecutor* ex; void* work = nullptr;
+    auto status = aclnnAbsGetWorkspaceSize(x, out, &size, &ex);
+    CHECK_RET(status == ACL_SUCCESS, return status);
+    if (size > 0) { aclrtMalloc(&work, size, ACL_MEM_MALLOC_HUGE_FIRST); }
+    aclnnAbs(work, size, ex, stream);
+"""
+
+
+def run(body: str, before: str = "", signature: Any = signatures.find) -> Program:
+    """Trace a program whose main has that body."""
+    text = f"{PRELUDE}{before}\nint main() {{ aclrtStream stream; aclrtCreateStream(&stream);\n{body}\nreturn 0; }}\n"
+    return trace([("s.cpp", text)], signature=signature)
+
+
+def on(host: str, type_: str = "ACL_FLOAT", shape: str = "{4}", before: str = "", after: str = "") -> Program:
+    """Trace aclnnAbs of one tensor, whose host vector ``h`` is made by the given statements."""
+    body = f"""
+    std::vector<int64_t> shape = {shape}; void* xm = nullptr; void* om = nullptr;
+    aclTensor* x = nullptr; aclTensor* out = nullptr;
+    {host}
+    Make(h, shape, &xm, {type_}, &x);
+    std::vector<float> zeros(Count(shape), 0);
+    Make(zeros, shape, &om, ACL_FLOAT, &out);
+    {CALL}
+    {after}"""
+    return run(body, before)
+
+
+def calls(program: Program) -> list[Call]:
+    return [s for s in program.steps if isinstance(s, Call)]
+
+
+def data(program: Program, name: str = "self") -> Data:
+    tensor = calls(program)[0].arguments[name]
+    assert isinstance(tensor, Tensor)
+    assert isinstance(tensor.data, Data), tensor.data
+    return tensor.data
+
+
+def missing(program: Program, name: str = "self") -> Unknown:
+    tensor = calls(program)[0].arguments[name]
+    assert isinstance(tensor, Tensor)
+    assert isinstance(tensor.data, Unknown), tensor.data
+    return tensor.data
+
+
+def test_literals_keep_their_text() -> None:
+    found = data(on("std::vector<float> h = {0.1, -2.f, 3, 1e-3};"))
+    assert found.text == "[0.1, -2.0, 3, 1e-3]"
+    assert found.values.dtype == np.float32
+    assert found.values[0] == np.float32(0.1)
+
+
+@pytest.mark.parametrize(
+    ("host", "values"),
+    [
+        ("std::vector<float> h(4, 1.5f);", [1.5] * 4),
+        ("std::vector<float> h(4);", [0] * 4),
+        ("std::vector<float> h; for (int i = 0; i < 4; ++i) h.push_back(i * 0.5f);", [0, 0.5, 1, 1.5]),
+        ("std::vector<float> h(4); std::fill(h.begin(), h.end(), 2.0f);", [2] * 4),
+        ("std::vector<float> h(4); std::iota(h.begin(), h.end(), 3);", [3, 4, 5, 6]),
+        ("float a[4] = {1, 2}; std::vector<float> h(a, a + 4);", [1, 2, 0, 0]),
+        ("std::vector<float> h(4); for (auto& v : h) { v = 7 % 4; }", [3] * 4),
+        ("std::vector<float> h(4); float* p = h.data(); for (int i = 0; i < 4; i++) *(p + i) = 10 / (i + 1);", [10, 5, 3, 2]),
+        ("std::vector<float> h(4); int i = 0; while (true) { if (i == 4) break; h[i] = -i; i++; }", [0, -1, -2, -3]),
+        ("std::vector<float> h(4, 1); uint32_t bits = 0x40490fdb; memcpy(&h[2], &bits, 4);", [1, 1, np.float32(np.pi), 1]),
+        ("std::vector<float> h = {1, 2, 3, 4}; auto f = [&](int k) { h[k] = 9; }; f(1);", [1, 9, 3, 4]),
+        ("std::vector<float> h(4); switch (h.size()) { case 3: h[0] = 1; break; case 4: h[1] = 2; default: h[2] = 3; }", [0, 2, 3, 0]),
+    ],
+)
+def test_host_data(host: str, values: list[float]) -> None:
+    assert data(on(host)).values.tolist() == values
+
+
+def test_unsigned_arithmetic_wraps_as_in_c() -> None:
+    host = "std::vector<int32_t> h = {static_cast<int32_t>(0u - 1), (int8_t)200, 7 / -2, -7 % 3};"
+    assert data(on(host, "ACL_INT32")).values.tolist() == [-1, -56, -3, -1]
+
+
+def test_long_loops_are_done_at_once() -> None:
+    host = "std::vector<float> h(1000000); for (size_t i = 0; i < h.size(); ++i) { h[i] = (i % 7) * 0.5f; }"
+    values = data(on(host, shape="{1000, 1000}")).values
+    assert values.shape == (1_000_000,)
+    np.testing.assert_array_equal(values, (np.arange(1_000_000) % 7 * np.float32(0.5)).astype(np.float32))
+
+
+def test_a_converter_is_run_in_a_long_loop() -> None:
+    before = """
+    uint16_t ToHalf(float v) { uint32_t b; memcpy(&b, &v, 4); if (b == 0) return 0;
+        return ((b >> 16) & 0x8000) | ((((b >> 23) & 0xff) - 112) << 10) | ((b >> 13) & 0x3ff); }"""
+    host = "std::vector<uint16_t> h(50000); for (int i = 0; i < 50000; i++) { h[i] = ToHalf((i % 3) * 0.5f); }"
+    values = data(on(host, "ACL_FLOAT16", "{50000}", before)).values
+    assert values.dtype == np.float16
+    assert values[:4].tolist() == [0, 0.5, 1, 0]
+
+
+def test_bit_patterns_are_decoded() -> None:
+    found = data(on("std::vector<uint16_t> h = {0x3C00, 0xC000, 0, 0x7BFF};", "ACL_FLOAT16"))
+    assert found.values.tolist() == [1, -2, 0, 65504]
+    assert "0x3C00" in found.note
+    assert data(on("std::vector<int16_t> h = {0x3f80, 0x4000, 0, 0x4040};", "ACL_BF16")).values.tolist() == [1, 2, 0, 3]
+
+
+# what is not known stays unknown
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "std::vector<float> h(4); for (auto& v : h) v = rand() % 10;",
+        "std::vector<float> h(4); std::mt19937 gen(1); std::normal_distribution<float> d(0, 1); for (auto& v : h) v = d(gen);",
+        'std::vector<float> h(4); std::ifstream in("x.bin"); in.read((char*)h.data(), 16);',
+        "std::vector<float> h(4); FillIt(h.data(), 4);",
+        "std::vector<float> h = {{{1, 2, 3, 4}}};",
+        "float a[4]; std::vector<float> h(a, a + 4);",
+        "std::vector<float> h(4); float z; h[1] = z;",
+        "struct S { int a; void* p; } s; std::vector<float> h(4); memcpy(h.data(), &s, sizeof(float) * 4);",
+        "std::vector<float> h(4); if (rand() > 3) { h[0] = 1; } else { h[0] = 2; }",
+        "std::vector<float> h(4, 1); h[2] += unknown_function(3);",
+    ],
+)
+def test_unknown_data(host: str) -> None:
+    found = missing(on(host))
+    assert found.reason
+    assert found.lines[0] > 0
+
+
+def test_an_unknown_attribute() -> None:
+    program = run("aclTensor* x = nullptr; uint64_t s; aclOpExecutor* e; int64_t k = rand();\n"
+                  "aclnnTopkGetWorkspaceSize(x, k, 0, true, true, x, x, &s, &e); aclnnTopk(nullptr, s, e, stream);")  # fmt: skip
+    arguments = calls(program)[0].arguments
+    assert isinstance(arguments["k"], Unknown)
+    assert arguments["self"] is None
+
+
+def test_a_call_under_an_unknown_condition() -> None:
+    program = run("aclTensor* x = nullptr; uint64_t s; aclOpExecutor* e;\n"
+                  "if (rand() % 2) { aclnnAbsGetWorkspaceSize(x, x, &s, &e); }")  # fmt: skip
+    assert [type(s) for s in program.steps] == [Unknown]
+
+
+# faults of samples
+
+
+def test_short_host_data_are_noted() -> None:
+    program = on("std::vector<float> h = {5};")
+    found = data(program)
+    assert found.defined is not None
+    assert found.defined.tolist() == [True, False, False, False]
+    assert any("16 bytes are copied from 'h'" in n.text for n in program.notes)
+
+
+def test_wrong_element_type_is_noted() -> None:
+    program = on("std::vector<float> h = {1, 2, 3, 4};", "ACL_FLOAT16")
+    assert data(program).values.tolist() == np.array([1, 2], np.float32).view(np.float16).tolist()
+    assert any("the operator sees the raw bytes" in n.text for n in program.notes)
+
+
+def test_a_read_back_longer_than_the_tensor_is_noted() -> None:
+    after = "std::vector<double> r(4); aclrtMemcpy(r.data(), 32, om, 32, ACL_MEMCPY_DEVICE_TO_HOST);"
+    assert any("32 bytes are read back" in n.text for n in on("std::vector<float> h(4);", after=after).notes)
+
+
+def test_more_data_than_memory() -> None:
+    program = on("std::vector<float> h(Count(shape));", shape="{100000, 100000}")
+    assert any("memory of most machines" in n.text for n in program.notes)
+    assert missing(program)
+
+
+# arguments
+
+
+def test_scalars_arrays_and_attributes() -> None:
+    program = run("""
+    float alpha = 1.2f; aclScalar* a = aclCreateScalar(&alpha, ACL_FLOAT);
+    std::vector<int64_t> d = {0, -1}; aclIntArray* dims = aclCreateIntArray(d.data(), d.size());
+    aclTensor* x = nullptr; uint64_t s; aclOpExecutor* e;
+    aclnnAddGetWorkspaceSize(x, x, a, x, &s, &e); aclnnAdd(nullptr, s, e, stream);
+    aclnnReduceSumGetWorkspaceSize(x, dims, true, ACL_BF16, x, &s, &e); aclnnReduceSum(nullptr, s, e, stream);""")
+    add, reduce_sum = calls(program)
+    scalar = add.arguments["alpha"]
+    assert isinstance(scalar, Scalar)
+    assert (scalar.text, scalar.dtype) == ("1.2", "float32")
+    values = list(reduce_sum.arguments.values())
+    assert isinstance(values[1], Array)
+    assert values[1].values == (0, -1)
+    assert [v.text for v in values[2:4] if isinstance(v, Attribute)] == ["True", "bfloat16"]
+
+
+def test_strings_and_an_operator_without_signature() -> None:
+    before = 'const std::string kMode = "none";'
+    program = run("""
+    char mode[] = {'T', 'N', 'D', 0}; aclTensor* x = nullptr; uint64_t s; aclOpExecutor* e; double scale = 0.5;
+    aclnnMineGetWorkspaceSize(x, mode, kMode.c_str(), scale, &s, &e); aclnnMine(nullptr, s, e, stream);""", before)
+    call = calls(program)[0]
+    assert {k: v.value for k, v in call.arguments.items() if isinstance(v, Attribute)} == {
+        "mode": "TND", "kMode": "none", "scale": 0.5,
+    }  # fmt: skip
+    assert call.declaration is not None
+    assert "const aclTensor *x, const char *mode, const char *kMode, double scale," in call.declaration
+
+
+def test_views_storage_and_format() -> None:
+    program = run("""
+    int64_t view[] = {3, 2}; int64_t strides[] = {1, 4}; int64_t storage[] = {2, 4}; void* m; aclrtMalloc(&m, 32, ACL_MEM_MALLOC_HUGE_FIRST);
+    aclTensor* x = aclCreateTensor(view, 2, ACL_FLOAT, strides, 1, ACL_FORMAT_FRACTAL_NZ, storage, 2, m);
+    aclTensor* y = aclCreateTensor(nullptr, 0, ACL_INT32, nullptr, 0, ACL_FORMAT_ND, nullptr, 0, nullptr);
+    uint64_t s; aclOpExecutor* e; aclnnAbsGetWorkspaceSize(x, y, &s, &e); aclnnAbs(nullptr, s, e, stream);""")
+    x, y = calls(program)[0].arguments.values()
+    assert isinstance(x, Tensor)
+    assert isinstance(y, Tensor)
+    assert (x.shape, x.strides, x.offset, x.storage_shape, x.format) == ((3, 2), (1, 4), 1, (2, 4), "FRACTAL_NZ")
+    assert x.data is None
+    assert (y.shape, y.strides) == ((), None)
+
+
+def test_smart_pointers_structs_and_out_parameters() -> None:
+    program = run("""
+    Case c{{2, 2}, ACL_FLOAT}; TensorPtr x(nullptr, &aclDestroyTensor); DeviceMemPtr m(nullptr, &aclrtFree);
+    std::vector<float> h = {1, 2, 3, 4}; Wrap(h, c, m, x);
+    uint64_t s; aclOpExecutor* e; aclnnAbsGetWorkspaceSize(x.get(), x.get(), &s, &e); aclnnAbs(nullptr, s, e, stream);""", """
+    using DeviceMemPtr = std::unique_ptr<void, decltype(&aclrtFree)>;
+    using TensorPtr = std::unique_ptr<aclTensor, decltype(&aclDestroyTensor)>;
+    struct Case { std::vector<int64_t> shape; aclDataType type = ACL_INT8; };
+    void Wrap(const std::vector<float>& h, const Case& c, DeviceMemPtr& m, TensorPtr& x) {
+        void* raw = nullptr; aclTensor* t = nullptr; Make(h, c.shape, &raw, c.type, &t); m.reset(raw); x.reset(t); }""")
+    assert data(program).values.tolist() == [1, 2, 3, 4]
+    x, y = calls(program)[0].arguments.values()
+    assert x is y
+
+
+# order, frames, results
+
+
+def test_loops_and_functions_are_frames() -> None:
+    program = run("for (int64_t mode = 0; mode < 3; mode++) { One(stream, mode); }", """
+    int One(aclrtStream stream, int64_t mode) { aclTensor* x = nullptr; uint64_t s; aclOpExecutor* e;
+        aclnnAbsGetWorkspaceSize(x, x, &s, &e); return aclnnAbs(nullptr, s, e, stream); }""")
+    frames = [c.frames for c in calls(program)]
+    assert [[(f.kind, f.name, f.index) for f in fs] for fs in frames] == [
+        [("loop", "mode", i), ("function", "One", 0)] for i in range(3)
+    ]
+    assert [fs[0].values for fs in frames] == [(("mode", str(i)),) for i in range(3)]
+
+
+def test_results_printed_by_a_helper() -> None:
+    before = """
+    void Show(std::vector<int64_t>& shape, void** memory) { std::vector<float> r(Count(shape), 0);
+        aclrtMemcpy(r.data(), r.size() * sizeof(r[0]), *memory, r.size() * sizeof(r[0]), ACL_MEMCPY_DEVICE_TO_HOST);
+        for (int64_t i = 0; i < 3; i++) { LOG_PRINT("out[%ld] is: %f\\n", i, r[i]); } }"""
+    program = on("std::vector<float> h(4, 1);", before=before, after="Show(shape, &om);")
+    printed = program.steps[-1]
+    assert isinstance(printed, Print)
+    assert (printed.tensor.name, printed.label, printed.count, printed.frames) == ("out", "out", 3, ())
+
+
+def test_a_read_back_that_is_not_shown_is_printed() -> None:
+    after = "std::vector<float> r(4); aclrtMemcpy(r.data(), 16, om, 16, ACL_MEMCPY_DEVICE_TO_HOST);"
+    assert isinstance(on("std::vector<float> h(4, 1);", after=after).steps[-1], Print)
+
+
+@pytest.mark.parametrize(
+    ("check", "atol"),
+    [
+        ("for (int i = 0; i < 4; i++) { if (std::fabs(r[i] - g[i]) > 1e-3f) { ok = false; } }", float(np.float32(1e-3))),
+        ("for (int i = 0; i < 4; i++) { if (r[i] != g[i]) return 1; }", 0.0),
+        ("ok = memcmp(r.data(), g.data(), 16) == 0;", 0.0),
+        ("ok = r == g;", 0.0),
+    ],
+)
+def test_goldens_become_checks(check: str, atol: float) -> None:
+    after = f"""std::vector<float> r(4), g = {{1, 2, 3, 4}}; bool ok = true;
+    aclrtMemcpy(r.data(), 16, om, 16, ACL_MEMCPY_DEVICE_TO_HOST); {check} if (!ok) {{ return 1; }}"""
+    found = on("std::vector<float> h = {-1, 2, -3, 4};", after=after).steps[-1]
+    assert isinstance(found, Check)
+    assert isinstance(found.expected, Data)
+    assert found.expected.values.tolist() == [1, 2, 3, 4]
+    assert found.atol == atol
+
+
+def test_new_host_data_make_a_new_tensor() -> None:
+    again = "h[0] = 8; aclrtMemcpy(xm, 16, h.data(), 16, ACL_MEMCPY_HOST_TO_DEVICE); aclnnAbsGetWorkspaceSize(x, out, &size, &ex); aclnnAbs(work, size, ex, stream);"
+    first, second = calls(on("std::vector<float> h(4, 1);", after=again))
+    assert first.arguments["self"] is not second.arguments["self"]
+    assert data(Program((), [second])).values.tolist() == [8, 1, 1, 1]
+    assert first.arguments["out"] is second.arguments["out"]
+
+
+# refusals and invalid C++
+
+
+def test_hccl_is_refused() -> None:
+    program = run('HcclComm comm; HcclGetCommName(comm, nullptr);')  # fmt: skip
+    assert program.refused is not None
+    assert "HCCL" in program.refused
+
+
+def test_invalid_programs_say_where() -> None:
+    with pytest.raises(SampleError) as found:
+        trace([("bad.cpp", "int main() {\n  aclTensor* t = aclCreateTensor(1, 2);\n}\n")], signature=signatures.find)
+    assert (found.value.file, found.value.line) == ("bad.cpp", 2)
+    with pytest.raises(SampleError, match="no main"):
+        trace([("none.cpp", "int f() { return 0; }")], signature=signatures.find)
+
+
+def test_macros_keep_positions() -> None:
+    text = "#define CHECK(c, r) if (!(c)) { r; }\nint f() { CHECK(g(1, 2) == 0, LOG(\"a,)\"); return 1); }\n"
+    prepared = prepare(text)
+    assert len(prepared.text) == len(text)
+    assert "CHECK(g(1, 2) == 0" in prepared.text
+    assert "return 1" not in prepared.text
+    assert list(prepared.blanked.values()) == [' LOG("a,)"); return 1']
