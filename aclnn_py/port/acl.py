@@ -148,7 +148,11 @@ def _memcpy(m: Machine, node: Node, values: list[Any]) -> Any:
         shot = snapshot(m, source, count, node.line)
         if isinstance(limit, Num) and isinstance(count, Num) and count.v > limit.v:
             m.note(f"{count.v} bytes are copied where {limit.v} are allowed", node.line)
-        if shot.nbytes is not None and dst.data["nbytes"] is not None and shot.nbytes > dst.data["nbytes"] - decay(to).at:
+        if (
+            shot.nbytes is not None
+            and dst.data["nbytes"] is not None
+            and shot.nbytes > dst.data["nbytes"] - decay(to).at
+        ):
             m.note(f"{shot.nbytes} bytes are copied into a device buffer of {dst.data['nbytes']}", node.line)
         shot.offset = decay(to).at
         _write(dst, shot)
@@ -301,7 +305,11 @@ def _array(kind: str) -> Callable[[Machine, Node, list[Any]], Any]:
     return create
 
 
-for _name, _kind in (("aclCreateIntArray", "int_array"), ("aclCreateFloatArray", "float_array"), ("aclCreateBoolArray", "bool_array")):
+for _name, _kind in (
+    ("aclCreateIntArray", "int_array"),
+    ("aclCreateFloatArray", "float_array"),
+    ("aclCreateBoolArray", "bool_array"),
+):
     FUNCTIONS[_name] = _array(_kind)
 
 
@@ -338,5 +346,3 @@ def _query(m: Machine, node: Node, values: list[Any]) -> Any:
     for value in values[1:]:
         poison(m, value, m.unk(f"{node['function'].text} is not followed", node))
     return _OK
-
-

@@ -12,7 +12,25 @@ from .library import call_back, convert_array, slice_of, span
 from .machine import Machine, library, method
 from .syntax import Node
 from .types import CType
-from .values import NULL, Array, Braces, Cell, Handle, Map, Null, Num, Pair, Ptr, Smart, Text, Unk, Vector, duplicate, np_type, truth
+from .values import (
+    NULL,
+    Array,
+    Braces,
+    Cell,
+    Handle,
+    Map,
+    Null,
+    Num,
+    Pair,
+    Ptr,
+    Smart,
+    Text,
+    Unk,
+    Vector,
+    duplicate,
+    np_type,
+    truth,
+)
 
 __all__ = ["LENGTHS"]
 
@@ -366,7 +384,9 @@ def _algorithm(m: Machine, node: Node, values: list[Any]) -> Any:
     return None
 
 
-@library("accumulate", "max_element", "min_element", "all_of", "any_of", "find", "count", "distance", "equal", "none_of")
+@library(
+    "accumulate", "max_element", "min_element", "all_of", "any_of", "find", "count", "distance", "equal", "none_of"
+)
 def _reduce(m: Machine, node: Node, values: list[Any]) -> Any:
     name = node["function"].text.split("::")[-1]
     found = span(values[0], values[1]) if len(values) > 1 else None
@@ -379,9 +399,19 @@ def _reduce(m: Machine, node: Node, values: list[Any]) -> Any:
         total = values[2]
         for i in range(low, high):
             item = array.get(i)
-            total = call_back(m, values[3], [total, item], node) if len(values) > 3 else cast(binary("+", total, item), values[2].t)
+            total = (
+                call_back(m, values[3], [total, item], node)
+                if len(values) > 3
+                else cast(binary("+", total, item), values[2].t)
+            )
         return total
-    if name in ("max_element", "min_element") and array.is_numeric and array.mask is None and array.read is None and high > low:
+    if (
+        name in ("max_element", "min_element")
+        and array.is_numeric
+        and array.mask is None
+        and array.read is None
+        and high > low
+    ):
         at = int((np.argmax if name[1] == "a" else np.argmin)(array.data[low:high]))
         return Ptr(array, low + at, array.elem)
     if name in ("all_of", "any_of", "none_of") and high - low <= 10_000:

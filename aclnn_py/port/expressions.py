@@ -71,7 +71,9 @@ def _unescape(text: str) -> str:
 def _string(m: Machine, node: Node) -> Any:
     if node.cache is None:
         text = node.text
-        node.cache = Text(text.split("(", 1)[1].rsplit(")", 1)[0] if text.startswith("R") else _unescape(text.lstrip("uUL8")))
+        node.cache = Text(
+            text.split("(", 1)[1].rsplit(")", 1)[0] if text.startswith("R") else _unescape(text.lstrip("uUL8"))
+        )
     return node.cache
 
 
@@ -93,7 +95,7 @@ def _identifier(m: Machine, node: Node) -> Any:
 
 
 def lookup(m: Machine, name: str, node: Node) -> Any:
-    """The value of a name."""
+    """Return the value of a name."""
     cell = m.scope.find(name)
     if cell is not None:
         return cell.value
@@ -311,7 +313,11 @@ def sizeof(m: Machine, node: Node) -> int | None:
     if inner.kind in ("identifier", "qualified_identifier") and m.scope.find(inner.text) is None:
         return _size(m, m.type(inner))
     place = m.lvalue(inner)
-    if place is not None and not isinstance(place[0].ctype, type(None)) and place[0].ctype.base not in ("auto", "carray"):
+    if (
+        place is not None
+        and not isinstance(place[0].ctype, type(None))
+        and place[0].ctype.base not in ("auto", "carray")
+    ):
         block = place[0]
         if isinstance(block, Cell) and isinstance(block.value, Array):
             return bytes_of(block.value)
@@ -399,7 +405,7 @@ def _cast(m: Machine, node: Node) -> Any:
 
 
 def explicit(m: Machine, value: Any, ctype: CType) -> Any:
-    """A cast that is written out; pointers take the new pointee type."""
+    """Return a cast that is written out; pointers take the new pointee type."""
     if ctype.base == "void" and not ctype.ptr:
         return value
     if isinstance(value, Text) and ctype.ptr:
@@ -487,7 +493,7 @@ def _subscript(m: Machine, node: Node) -> Any:
 
 
 def element(m: Machine, base: Any, index: Any, node: Node) -> tuple[Any, Any] | None:
-    """The place of ``base[index]``."""
+    """Return the place of ``base[index]``."""
     if isinstance(base, Smart):
         base = base.value
     if isinstance(base, Map):
@@ -546,7 +552,7 @@ class UnionCell(Cell):
         self.owner = owner
 
     def get(self, _index: Any = 0) -> Any:
-        """The value, from the bytes of the member written last."""
+        """Return the value, from the bytes of the member written last."""
         last = self.owner.last
         if last is None or last == self.name:
             return self.owner.fields[self.name].value

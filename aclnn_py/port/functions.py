@@ -31,7 +31,7 @@ class Alias(Cell):
         self.block, self.at = block, at
 
     def get(self, _index: Any = 0) -> Any:
-        """The element."""
+        """Return the element."""
         return self.block.get(self.at)
 
     def set(self, _index: Any, value: Any) -> None:
@@ -39,7 +39,7 @@ class Alias(Cell):
         self.block.set(self.at, value)
 
     @property
-    def value(self) -> Any:  # type: ignore[override]
+    def value(self) -> Any:
         """The element."""
         return self.block.get(self.at)
 
@@ -50,13 +50,13 @@ class Alias(Cell):
 
 
 def reference(place: tuple[Any, Any]) -> Cell:
-    """The cell that a reference to a place is."""
+    """Return the cell that a reference to a place is."""
     block, at = place
     return block if type(block) is Cell else Alias(block, at)
 
 
 def parameters_of(node: Node) -> list[Node]:
-    """The parameter declarations of a parameter list, ``(void)`` left out."""
+    """Return the parameter declarations of a parameter list, ``(void)`` left out."""
     found = [k for k in node.kids if k.kind.endswith("parameter_declaration") or k.kind == "variadic_parameter"]
     return [] if len(found) == 1 and found[0].text.strip() == "void" else found
 
@@ -105,7 +105,7 @@ def _template_arguments(m: Machine, node: Node | None) -> list[CType | Any]:
 
 
 def _template_argument(m: Machine, node: Node) -> Any:
-    """A type, or the value of a constant, which reads like a type."""
+    """Return a type, or the value of a constant, which reads like a type."""
     if node.kind != "type_descriptor":
         return m.eval(node)
     name = node.text.split("::")[-1].strip()
@@ -173,7 +173,7 @@ _HALF = re.compile(r"float|half|fp16|bf16|fp32", re.I)
 
 
 def _conversion_of_result(closure: Closure, arguments: list[Argument], node: Node) -> Unk | None:
-    """A number that was read back, given to the sample's own conversion from half: still that number."""
+    """Return a number that was read back, given to the sample's own conversion from half: still that number."""
     if len(arguments) != 1 or closure.this is not None or not _HALF.search(closure.name):
         return None
     value = arguments[0].value
@@ -183,7 +183,7 @@ def _conversion_of_result(closure: Closure, arguments: list[Argument], node: Nod
 
 
 def _for_each(m: Machine, closure: Closure, arguments: list[Argument], templates: list[Any], node: Node) -> Any:
-    """A function of numbers for all iterations of a loop: called once for each set of arguments that differs."""
+    """Return a function of numbers for all iterations of a loop: called once for each set of arguments that differs."""
     values = [a.value for a in arguments]
     varying = [i for i, v in enumerate(values) if isinstance(v, Num) and isinstance(v.v, np.ndarray)]
     device = next((v for v in values if isinstance(v, Unk)), None)
@@ -211,7 +211,9 @@ def _for_each(m: Machine, closure: Closure, arguments: list[Argument], templates
         m.vector = True
 
 
-def _run(m: Machine, closure: Closure, d: FunctionDef, arguments: list[Argument], templates: list[Any], node: Node) -> Any:
+def _run(
+    m: Machine, closure: Closure, d: FunctionDef, arguments: list[Argument], templates: list[Any], node: Node
+) -> Any:
     parent = closure.scope or d.scope or m.globals
     scope = Scope(parent, closure.this)
     found: dict[str, CType] = {}
@@ -253,7 +255,9 @@ def _run(m: Machine, closure: Closure, d: FunctionDef, arguments: list[Argument]
     frame = m.running[-1]
     key = (d.name, d.node.line)
     frame.calls[key] = frame.calls.get(key, -1) + 1
-    m.running.append(Running("function", closure.name if closure.name != "lambda" else d.name, d.node.line, frame.calls[key]))
+    m.running.append(
+        Running("function", closure.name if closure.name != "lambda" else d.name, d.node.line, frame.calls[key])
+    )
     m.depth += 1
     scope.returns = m.declared(d.returns, _return_declarator(d))[0] if d.returns is not None else AUTO
     try:
@@ -286,7 +290,11 @@ def _bind(m: Machine, argument: Argument, ctype: CType, parameter: Node) -> Cell
             block = place[0]
             same = numeric(bare) is None or numeric(bare) == numeric(block.ctype)
             if same or bare.base == "auto":
-                if isinstance(block, Cell) and isinstance(block.value, (Array, Text)) and bare.base in ("string", "vector"):
+                if (
+                    isinstance(block, Cell)
+                    and isinstance(block.value, (Array, Text))
+                    and bare.base in ("string", "vector")
+                ):
                     return Cell(copy_in(m, block.value, bare), bare)
                 return reference(place)
         value = argument.value
@@ -297,7 +305,7 @@ def _bind(m: Machine, argument: Argument, ctype: CType, parameter: Node) -> Cell
 
 
 def poison(m: Machine, value: Any, why: Unk) -> None:
-    """What something that is not understood may have written through a pointer becomes unknown."""
+    """Return what something that is not understood may have written through a pointer becomes unknown."""
     value = decay(value)
     if isinstance(value, Ptr):
         block = value.block
@@ -350,17 +358,41 @@ def call(m: Machine, node: Node) -> Any:
     if ctype.base in m.structs or numeric(ctype) or ctype.size is not None or ctype.base in _CONSTRUCTIBLE:
         values = [m.eval(k) for k in arguments.kids] if arguments is not None else []
         return construct(m, ctype, values)
-    if function.kind in ("lambda_expression", "call_expression", "parenthesized_expression", "subscript_expression", "pointer_expression"):
+    if function.kind in (
+        "lambda_expression",
+        "call_expression",
+        "parenthesized_expression",
+        "subscript_expression",
+        "pointer_expression",
+    ):
         return call_value(m, m.eval(function), _arguments(m, arguments), node)
     return m.extra["api"](m, node, name)
 
 
-_CONSTRUCTIBLE = ("vector", "string", "pair", "tuple", "unique_ptr", "shared_ptr", "thread", "complex", "map", "set", "function")
+_CONSTRUCTIBLE = (
+    "vector",
+    "string",
+    "pair",
+    "tuple",
+    "unique_ptr",
+    "shared_ptr",
+    "thread",
+    "complex",
+    "map",
+    "set",
+    "function",
+)
 
 
 def _as_type(function: Node) -> Node:
-    """A template_function seen as the template_type that it names."""
-    node = Node(function.kind.replace("template_function", "template_type"), function.start, function.end, function.line, function.source)
+    """Return a template_function seen as the template_type that it names."""
+    node = Node(
+        function.kind.replace("template_function", "template_type"),
+        function.start,
+        function.end,
+        function.line,
+        function.source,
+    )
     node.kids, node.named, node.fields = function.kids, function.named, dict(function.fields)
     if "name" in node.fields and node.fields["name"].kind in ("template_function", "qualified_identifier"):
         node.fields["name"] = _as_type(node.fields["name"])
@@ -468,7 +500,7 @@ def call_method(m: Machine, base: Any, name: str, values: list[Any], node: Node)
 
 
 def construct(m: Machine, ctype: CType, values: list[Any], braces: bool = False) -> Any:
-    """An object of that type from constructor arguments (``braces``: an aggregate's members)."""
+    """Return an object of that type from constructor arguments (``braces``: an aggregate's members)."""
     definition = m.structs.get(ctype.base) if not ctype.ptr else None
     if definition is None:
         return m.extra["build"](m, ctype, values)
@@ -509,7 +541,7 @@ def construct(m: Machine, ctype: CType, values: list[Any], braces: bool = False)
 
 
 def operator(m: Machine, op: str, a: Any, b: Any, node: Node) -> Any:
-    """An operator of the sample's own classes."""
+    """Return an operator of the sample's own classes."""
     if isinstance(a, Struct):
         found = _find_method(m, a.kind, f"operator{op}")
         if found is not None:
@@ -518,11 +550,13 @@ def operator(m: Machine, op: str, a: Any, b: Any, node: Node) -> Any:
     if closure is not None:
         return invoke(m, closure, [Argument(m, None, a), Argument(m, None, b)], [], node)
     x, y = (conversion(m, v, AUTO) if isinstance(v, Struct) else v for v in (a, b))
-    return binary(op, x, y) if not isinstance(x, Struct) and not isinstance(y, Struct) else m.unk(f"operator {op}", node)
+    return (
+        binary(op, x, y) if not isinstance(x, Struct) and not isinstance(y, Struct) else m.unk(f"operator {op}", node)
+    )
 
 
 def conversion(m: Machine, value: Struct, ctype: CType) -> Any:
-    """What a conversion operator of a class gives."""
+    """Return what a conversion operator of a class gives."""
     for name, found in (m.structs[value.kind].methods if value.kind in m.structs else {}).items():
         if name.startswith("operator ") and found[0].body is not None:
             result = invoke(m, Closure(name, found, None, value), [], [], found[0].node)
@@ -540,7 +574,7 @@ def _lambda(m: Machine, node: Node) -> Any:
 
 
 def _captured(m: Machine, node: Node) -> Scope:
-    """The scope that a lambda sees: the enclosing one, with copies of what it captures by value."""
+    """Return the scope that a lambda sees: the enclosing one, with copies of what it captures by value."""
     scope = Scope(m.scope)
     for capture in node["captures"].kids if "captures" in node.fields else []:
         if capture.kind == "identifier":

@@ -15,7 +15,24 @@ from .functions import Argument, call_value, construct, poison
 from .machine import FUNCTIONS, Machine, library
 from .syntax import Node
 from .types import AUTO, CType, numeric
-from .values import NULL, Array, Braces, Cell, Handle, Map, Num, Pair, Ptr, Smart, Struct, Text, Unk, Vector, duplicate, np_type
+from .values import (
+    NULL,
+    Array,
+    Braces,
+    Cell,
+    Handle,
+    Map,
+    Num,
+    Pair,
+    Ptr,
+    Smart,
+    Struct,
+    Text,
+    Unk,
+    Vector,
+    duplicate,
+    np_type,
+)
 
 __all__ = ["build", "copy_memory", "span"]
 
@@ -23,7 +40,7 @@ MAX_ELEMENTS = 1 << 28
 
 
 def build(m: Machine, ctype: CType, values: list[Any]) -> Any:
-    """A library object, or a number, from constructor arguments."""
+    """Return a library object, or a number, from constructor arguments."""
     base = ctype.base
     if len(values) == 2 and numeric(ctype) in ("complex64", "complex128"):
         return convert(m, Braces(values, m.line), ctype)
@@ -102,16 +119,20 @@ def _vector(m: Machine, ctype: CType, values: list[Any]) -> Any:
 
 
 def repr_of(value: Num) -> str:
-    """The shortest Python spelling of a number."""
+    """Return the shortest Python spelling of a number."""
     if value.t == "float32":
-        return str(np.float32(value.v).item()) if value.v != value.v else np.format_float_positional(
-            np.float32(value.v), unique=True, trim="0"
-        ) if 1e-5 < abs(value.v) < 1e16 or value.v == 0 else repr(float(str(np.float32(value.v))))
+        return (
+            str(np.float32(value.v).item())
+            if value.v != value.v
+            else np.format_float_positional(np.float32(value.v), unique=True, trim="0")
+            if 1e-5 < abs(value.v) < 1e16 or value.v == 0
+            else repr(float(str(np.float32(value.v))))
+        )
     return repr(value.v)
 
 
 def convert_array(m: Machine, array: Array, elem: CType) -> Vector:
-    """A copy of numbers as another element type."""
+    """Return a copy of numbers as another element type."""
     kind = numeric(elem)
     if elem.base == "auto" or kind is None or not array.is_numeric or kind == array.elem.base:
         return Vector(array)
@@ -127,13 +148,18 @@ def convert_array(m: Machine, array: Array, elem: CType) -> Vector:
 def span(first: Any, last: Any) -> tuple[Array, int, int] | None:
     """Array, start and stop of a pair of iterators."""
     first, last = decay(first), decay(last)
-    if isinstance(first, Ptr) and isinstance(last, Ptr) and first.block is last.block and isinstance(first.block, Array):
+    if (
+        isinstance(first, Ptr)
+        and isinstance(last, Ptr)
+        and first.block is last.block
+        and isinstance(first.block, Array)
+    ):
         return first.block, int(first.at), int(last.at)
     return None
 
 
 def slice_of(array: Array, low: int, high: int) -> Array:
-    """Some elements as a new array."""
+    """Return some elements as a new array."""
     part = Array(array.elem)
     part.n = max(high - low, 0)
     part.data = array.data[low:high].copy() if array.is_numeric else [duplicate(v) for v in array.data[low:high]]
@@ -205,7 +231,11 @@ def _round(m: Machine, node: Node, values: list[Any]) -> Any:
     if not math.isfinite(v):
         return value
     rounded = float(round(v)) if "int" in name else math.copysign(math.floor(abs(v) + 0.5), v)
-    return Num(int(rounded), "int64") if "::l" in name or name.startswith("l") else Num(rounded, "float32" if value.t == "float32" else "float64")
+    return (
+        Num(int(rounded), "int64")
+        if "::l" in name or name.startswith("l")
+        else Num(rounded, "float32" if value.t == "float32" else "float64")
+    )
 
 
 @library("pow", "fmod", "atan2", "hypot", "ldexp", "powf", "fmodf", "scalbn", "fmaf", "fma")
@@ -215,7 +245,11 @@ def _two(m: Machine, node: Node, values: list[Any]) -> Any:
         return unknown(name, *values)
     if not all(isinstance(v, Num) for v in values):
         return m.unk(name, node)
-    t = "float32" if values[0].t == "float32" and (name in ("ldexp", "scalbn") or values[-1].t == "float32") else "float64"
+    t = (
+        "float32"
+        if values[0].t == "float32" and (name in ("ldexp", "scalbn") or values[-1].t == "float32")
+        else "float64"
+    )
     a, b = values[0].v, values[1].v
     try:
         if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
@@ -266,7 +300,12 @@ def _classify(m: Machine, node: Node, values: list[Any]) -> Any:
         return value if isinstance(value, Unk) else m.unk("a number", node)
     v = float(value.v)
     name = node["function"].text.split("::")[-1]
-    return Num({"isnan": v != v, "isinf": math.isinf(v), "isfinite": math.isfinite(v), "signbit": math.copysign(1, v) < 0}[name], "bool")
+    return Num(
+        {"isnan": v != v, "isinf": math.isinf(v), "isfinite": math.isfinite(v), "signbit": math.copysign(1, v) < 0}[
+            name
+        ],
+        "bool",
+    )
 
 
 @library("infinity", "quiet_NaN", "epsilon", "lowest", "signaling_NaN")
@@ -304,7 +343,7 @@ def _extreme_or_limit(m: Machine, node: Node, values: list[Any]) -> Any:
 
 
 def copy_memory(m: Machine, to: Any, source: Any, count: Any, line: int) -> None:
-    """memcpy between host objects; bytes that cannot be followed become unknown."""
+    """Memcpy between host objects; bytes that cannot be followed become unknown."""
     to, source = decay(to), decay(source)
     why = Unk("a copy of bytes", line)
     if isinstance(source, Unk):
@@ -315,7 +354,9 @@ def copy_memory(m: Machine, to: Any, source: Any, count: Any, line: int) -> None
             value = place[0].get(place[1])
             size = np_type(kind).itemsize
             same = isinstance(value, Num) and np_type(value.t).itemsize >= size
-            to.block.set(0, bit_cast(value, kind) if int(count.v) == size and same else value if isinstance(value, Unk) else why)
+            to.block.set(
+                0, bit_cast(value, kind) if int(count.v) == size and same else value if isinstance(value, Unk) else why
+            )
             return
     if not isinstance(to, Ptr) or not isinstance(to.block, Array):
         poison(m, to, why)
@@ -339,14 +380,25 @@ def copy_memory(m: Machine, to: Any, source: Any, count: Any, line: int) -> None
     if isinstance(origin, Array) and origin.is_numeric and origin.elem.base == block.elem.base:
         part = slice_of(origin, at, min(at + n // size, origin.n))
         _paste(block, to.at, part)
-    elif isinstance(origin, Array) and origin.is_numeric and origin.mask is None and origin.read is None and n % size == 0:
+    elif (
+        isinstance(origin, Array)
+        and origin.is_numeric
+        and origin.mask is None
+        and origin.read is None
+        and n % size == 0
+    ):
         raw_bytes = origin.items()[at:].tobytes()[:n]
         part = Array(block.elem, len(raw_bytes) // size)
         part.data[:] = np.frombuffer(raw_bytes[: part.n * size], block.data.dtype)
         _paste(block, to.at, part)
     elif isinstance(origin, Cell) and isinstance(origin.value, Num) and n == size:
         block.set(to.at, bit_cast(origin.value, block.elem.base))
-    elif isinstance(origin, Cell) and isinstance(origin.value, Num) and size == 1 and n <= np_type(origin.value.t).itemsize:
+    elif (
+        isinstance(origin, Cell)
+        and isinstance(origin.value, Num)
+        and size == 1
+        and n <= np_type(origin.value.t).itemsize
+    ):
         raw = np.array([origin.value.v], np_type(origin.value.t)).tobytes()[:n]
         for i, byte in enumerate(raw):
             block.set(to.at + i, cast(Num(byte, "uint8"), block.elem.base))
@@ -392,7 +444,13 @@ def _memcpy_s(m: Machine, node: Node, values: list[Any]) -> Any:
 def _memset(m: Machine, node: Node, values: list[Any]) -> Any:
     to = decay(values[0])
     value, count = (values[1], values[2]) if "_s" not in node["function"].text else (values[2], values[3])
-    if not (isinstance(to, Ptr) and isinstance(to.block, Array) and to.block.is_numeric and isinstance(value, Num) and isinstance(count, Num)):
+    if not (
+        isinstance(to, Ptr)
+        and isinstance(to.block, Array)
+        and to.block.is_numeric
+        and isinstance(value, Num)
+        and isinstance(count, Num)
+    ):
         poison(m, to, Unk("memset", node.line))
         if isinstance(to, Ptr) and isinstance(to.block, Cell) and isinstance(value, Num) and value.v == 0:
             to.block.value = default(m, to.block.ctype, True)
@@ -465,7 +523,9 @@ def _swap(m: Machine, node: Node, values: list[Any]) -> Any:
 def _tie(m: Machine, node: Node, values: list[Any]) -> Any:
     pair = Pair([])
     places = [m.lvalue(k) for k in node["arguments"].kids]
-    pair.cells = [p[0] if p is not None and isinstance(p[0], Cell) else Cell(v, AUTO) for p, v in zip(places, values, strict=True)]
+    pair.cells = [
+        p[0] if p is not None and isinstance(p[0], Cell) else Cell(v, AUTO) for p, v in zip(places, values, strict=True)
+    ]
     return pair
 
 
@@ -530,7 +590,11 @@ def _parse(m: Machine, node: Node, values: list[Any]) -> Any:
     name = node["function"].text
     try:
         if text is not None:
-            return Num(float(text), "float32") if name.endswith("f") else Num(int(text), "int32" if name.endswith("i") else "int64")
+            return (
+                Num(float(text), "float32")
+                if name.endswith("f")
+                else Num(int(text), "int32" if name.endswith("i") else "int64")
+            )
     except ValueError:
         pass
     return m.unk("a number from a string", node)
@@ -544,5 +608,3 @@ def call_back(m: Machine, function: Any, values: list[Any], node: Node) -> Any:
 def instance(value: Any) -> bool:
     """Whether a value is an object with members."""
     return isinstance(value, (Struct, Map))
-
-

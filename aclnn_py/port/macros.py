@@ -12,8 +12,12 @@ from dataclasses import dataclass, field
 __all__ = ["Macro", "Prepared", "prepare"]
 
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\(([^)]*)\))?((?:.*\\\n)*.*)", re.M)
-_C_LINKAGE = re.compile(r'^[ \t]*#[ \t]*ifdef[ \t]+__cplusplus\s*\n\s*(?:extern\s+"C"\s*\{|\})\s*\n\s*#[ \t]*endif', re.M)
-_STATEMENT = re.compile(r";|\{|^\s*(?:return|goto|break|continue|throw|delete|do|if|for|while)\b|^\s*$|^\s*[\w:]+\s*[*&]+\s*$")
+_C_LINKAGE = re.compile(
+    r'^[ \t]*#[ \t]*ifdef[ \t]+__cplusplus\s*\n\s*(?:extern\s+"C"\s*\{|\})\s*\n\s*#[ \t]*endif', re.M
+)
+_STATEMENT = re.compile(
+    r";|\{|^\s*(?:return|goto|break|continue|throw|delete|do|if|for|while)\b|^\s*$|^\s*[\w:]+\s*[*&]+\s*$"
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,8 @@ class Prepared:
 
 def _closing(text: str, start: int) -> list[int] | None:
     """Positions of the top-level commas and of the closing bracket of the argument list opened at ``start``."""
-    depth, i, marks = 0, start, []
+    depth, i = 0, start
+    marks: list[int] = []
     while i < len(text):
         c = text[i]
         if c in "\"'":

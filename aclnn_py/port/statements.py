@@ -194,11 +194,13 @@ def _if(m: Machine, node: Node) -> Any:
 
 
 def _leaves(node: Node) -> bool:
-    return any(n.kind in ("return_statement", "goto_statement", "throw_statement", "break_statement") for n in node.walk())
+    return any(
+        n.kind in ("return_statement", "goto_statement", "throw_statement", "break_statement") for n in node.walk()
+    )
 
 
 def _undecided(m: Machine, value: Any, then: Node, otherwise: Node | None, node: Node) -> Any:
-    """A branch on something unknown: checks are taken as passed; what either branch changes becomes unknown."""
+    """Return a branch on something unknown: checks are taken as passed; what either branch changes becomes unknown."""
     device = isinstance(value, Unk) and value.tag == "device"
     reason = value.reason if isinstance(value, Unk) else "a condition that is not known"
     why = Unk(reason, node.line, "device" if device else "", ("lost",) if device else ())
@@ -224,7 +226,12 @@ def uncertain(m: Machine, nodes: list[Node], why: Unk) -> None:
                 text = function.text
                 if text.endswith("GetWorkspaceSize") and text.startswith("acl"):
                     m.emit(m.unknown(f"whether it is called is not known: {why.reason}", node.line, node.line, text))
-                if function.kind == "field_expression" and function["field"].text not in ("size", "data", "get", "c_str"):
+                if function.kind == "field_expression" and function["field"].text not in (
+                    "size",
+                    "data",
+                    "get",
+                    "c_str",
+                ):
                     _lose(m, function["argument"], why)
                 for argument in node["arguments"].kids if "arguments" in node.fields else []:
                     if argument.kind == "pointer_expression" and argument["operator"].text == "&":
@@ -233,7 +240,11 @@ def uncertain(m: Machine, nodes: list[Node], why: Unk) -> None:
                     for argument in node["arguments"].kids:
                         if argument.kind == "identifier":
                             cell = m.scope.find(argument.text)
-                            if cell is not None and isinstance(cell.value, Vector) and m.functions[text][0].returns is None:
+                            if (
+                                cell is not None
+                                and isinstance(cell.value, Vector)
+                                and m.functions[text][0].returns is None
+                            ):
                                 cell.value.array.forget(why)
 
 
@@ -349,7 +360,9 @@ def _range(m: Machine, node: Node) -> Any:
                     name = name_node.text
                     if not ctype.ref:
                         value = copy_in(m, cell.get(), ctype)
-                        cell = Cell(value, CType(value.t) if isinstance(value, Num) and ctype.base == "auto" else ctype, name)
+                        cell = Cell(
+                            value, CType(value.t) if isinstance(value, Num) and ctype.base == "auto" else ctype, name
+                        )
                     m.scope.vars[name] = cell
                     value = cell.get()
                     state.values = ((name, value.text or str(value.v)),) if isinstance(value, Num) else ()
@@ -368,7 +381,7 @@ def _range(m: Machine, node: Node) -> Any:
 
 
 def _cells(m: Machine, source: Any) -> list[Cell] | None:
-    """The elements of a range, as cells."""
+    """Return the elements of a range, as cells."""
     if isinstance(source, Smart):
         source = source.value
     if isinstance(source, Braces):
@@ -425,5 +438,3 @@ def _switch(m: Machine, node: Node) -> Any:
 def macro_rest(m: Machine, text: str, node: Node) -> Any:
     """Execute what a check macro does when its condition fails."""
     return _run_block(m, fragment(text, node.line, m.file).kids)
-
-

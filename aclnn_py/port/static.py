@@ -22,11 +22,25 @@ from .values import Array, Cell, Closure, Handle, Num, Ptr, Text, Unk
 
 __all__ = ["trace"]
 
-_STREAMS = ("cout", "cerr", "clog", "endl", "ios", "fixed", "flush", "left", "right", "hex", "dec", "scientific", "boolalpha")
+_STREAMS = (
+    "cout",
+    "cerr",
+    "clog",
+    "endl",
+    "ios",
+    "fixed",
+    "flush",
+    "left",
+    "right",
+    "hex",
+    "dec",
+    "scientific",
+    "boolalpha",
+)
 
 
 def trace(sources: Sequence[tuple[str, str]], *, signature: Callable[[str], Signature | None]) -> Program:
-    """What a sample does, from its source text.
+    """Return what a sample does, from its source text.
 
     Parameters
     ----------
