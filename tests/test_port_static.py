@@ -39,7 +39,8 @@ int64_t Count(const std::vector<int64_t>& shape) {
     return n;
 }
 template <typename T>
-int Make(const std::vector<T>& host, const std::vector<int64_t>& shape, void** memory, aclDataType type, aclTensor** t) {
+int Make(const std::vector<T>& host, const std::vector<int64_t>& shape, void** memory, aclDataType type,
+         aclTensor** t) {
     auto size = Count(shape) * sizeof(T);
     auto ret = aclrtMalloc(memory, size, ACL_MEM_MALLOC_HUGE_FIRST);
     CHECK_RET(ret == ACL_SUCCESS, LOG_PRINT("aclrtMalloc failed. %d\n", ret); return ret);
@@ -127,7 +128,8 @@ def test_literals_keep_their_text() -> None:
         ),
         ("std::vector<float> h = {1, 2, 3, 4}; auto f = [&](int k) { h[k] = 9; }; f(1);", [1, 9, 3, 4]),
         (
-            "std::vector<float> h(4); switch (h.size()) { case 3: h[0] = 1; break; case 4: h[1] = 2; default: h[2] = 3; }",
+            "std::vector<float> h(4);"
+            "switch (h.size()) { case 3: h[0] = 1; break; case 4: h[1] = 2; default: h[2] = 3; }",
             [0, 2, 3, 0],
         ),
     ],
@@ -172,7 +174,7 @@ def test_bit_patterns_are_decoded() -> None:
     "host",
     [
         "std::vector<float> h(4); for (auto& v : h) v = rand() % 10;",
-        "std::vector<float> h(4); std::mt19937 gen(1); std::normal_distribution<float> d(0, 1); for (auto& v : h) v = d(gen);",
+        "std::vector<float> h(4); std::mt19937 g(1); std::normal_distribution<float> d(0, 1); for (auto& v : h) v = d(g);",
         'std::vector<float> h(4); std::ifstream in("x.bin"); in.read((char*)h.data(), 16);',
         "std::vector<float> h(4); FillIt(h.data(), 4);",
         "std::vector<float> h = {{{1, 2, 3, 4}}};",
@@ -191,7 +193,8 @@ def test_unknown_data(host: str) -> None:
 
 def test_an_unknown_attribute() -> None:
     program = run("aclTensor* x = nullptr; uint64_t s; aclOpExecutor* e; int64_t k = rand();\n"
-                  "aclnnTopkGetWorkspaceSize(x, k, 0, true, true, x, x, &s, &e); aclnnTopk(nullptr, s, e, stream);")  # fmt: skip
+                  "aclnnTopkGetWorkspaceSize(x, k, 0, true, true, x, x, &s, &e);\n"
+                  "aclnnTopk(nullptr, s, e, stream);")  # fmt: skip
     arguments = calls(program)[0].arguments
     assert isinstance(arguments["k"], Unknown)
     assert arguments["self"] is None
@@ -269,7 +272,8 @@ def test_strings_and_an_operator_without_signature() -> None:
 
 def test_views_storage_and_format() -> None:
     program = run("""
-    int64_t view[] = {3, 2}; int64_t strides[] = {1, 4}; int64_t storage[] = {2, 4}; void* m; aclrtMalloc(&m, 32, ACL_MEM_MALLOC_HUGE_FIRST);
+    int64_t view[] = {3, 2}; int64_t strides[] = {1, 4}; int64_t storage[] = {2, 4};
+    void* m; aclrtMalloc(&m, 32, ACL_MEM_MALLOC_HUGE_FIRST);
     aclTensor* x = aclCreateTensor(view, 2, ACL_FLOAT, strides, 1, ACL_FORMAT_FRACTAL_NZ, storage, 2, m);
     aclTensor* y = aclCreateTensor(nullptr, 0, ACL_INT32, nullptr, 0, ACL_FORMAT_ND, nullptr, 0, nullptr);
     uint64_t s; aclOpExecutor* e; aclnnAbsGetWorkspaceSize(x, y, &s, &e); aclnnAbs(nullptr, s, e, stream);""")
@@ -286,7 +290,8 @@ def test_smart_pointers_structs_and_out_parameters() -> None:
         """
     Case c{{2, 2}, ACL_FLOAT}; TensorPtr x(nullptr, &aclDestroyTensor); DeviceMemPtr m(nullptr, &aclrtFree);
     std::vector<float> h = {1, 2, 3, 4}; Wrap(h, c, m, x);
-    uint64_t s; aclOpExecutor* e; aclnnAbsGetWorkspaceSize(x.get(), x.get(), &s, &e); aclnnAbs(nullptr, s, e, stream);""",
+    uint64_t s; aclOpExecutor* e;
+    aclnnAbsGetWorkspaceSize(x.get(), x.get(), &s, &e); aclnnAbs(nullptr, s, e, stream);""",
         """
     using DeviceMemPtr = std::unique_ptr<void, decltype(&aclrtFree)>;
     using TensorPtr = std::unique_ptr<aclTensor, decltype(&aclDestroyTensor)>;
@@ -355,7 +360,8 @@ def test_goldens_become_checks(check: str, atol: float) -> None:
 
 
 def test_new_host_data_make_a_new_tensor() -> None:
-    again = "h[0] = 8; aclrtMemcpy(xm, 16, h.data(), 16, ACL_MEMCPY_HOST_TO_DEVICE); aclnnAbsGetWorkspaceSize(x, out, &size, &ex); aclnnAbs(work, size, ex, stream);"
+    again = """h[0] = 8; aclrtMemcpy(xm, 16, h.data(), 16, ACL_MEMCPY_HOST_TO_DEVICE);
+    aclnnAbsGetWorkspaceSize(x, out, &size, &ex); aclnnAbs(work, size, ex, stream);"""
     first, second = calls(on("std::vector<float> h(4, 1);", after=again))
     assert first.arguments["self"] is not second.arguments["self"]
     assert data(Program((), [second])).values.tolist() == [8, 1, 1, 1]

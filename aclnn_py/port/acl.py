@@ -11,7 +11,7 @@ from . import names
 from .arithmetic import bit_cast, cast
 from .convert import decay, load, target
 from .functions import poison
-from .library import copy_memory, raw_memory
+from .host_memory import copy_memory, raw_memory
 from .machine import FUNCTIONS, Machine, library
 from .model import SampleError
 from .syntax import Node
@@ -53,7 +53,8 @@ def _write(memory: Handle, shot: Snapshot) -> None:
 
 
 @library("aclInit", "aclFinalize", "aclrtSetDevice", "aclrtResetDevice", "aclrtDestroyStream", "aclrtSynchronizeStream",
-         "aclrtSynchronizeStreamWithTimeout", "aclrtSetCurrentContext", "aclrtDestroyContext", "aclrtFree", "aclrtFreeHost",
+         "aclrtSynchronizeStreamWithTimeout", "aclrtSetCurrentContext", "aclrtDestroyContext", "aclrtFree",
+         "aclrtFreeHost",
          "aclDestroyTensor", "aclDestroyScalar", "aclDestroyIntArray", "aclDestroyFloatArray", "aclDestroyBoolArray",
          "aclDestroyTensorList", "aclDestroyScalarList", "aclDestroyAclOpExecutor", "aclrtSynchronizeDevice",
          "aclSetAclOpExecutorRepeatable", "aclrtDestroyStreamForce", "aclnnInit", "aclnnFinalize", "aclrtDestroyEvent",
@@ -227,7 +228,8 @@ def _tensor(m: Machine, node: Node, values: list[Any]) -> Any:
     if bad or name is None:
         handle.data["why"] = bad[0] if bad else Unk(f"data type {code}", node.line)
         return handle
-    assert isinstance(shape, tuple) and isinstance(storage, tuple) and isinstance(values[4], Num)
+    assert isinstance(shape, tuple)
+    assert isinstance(storage, tuple)
     pointer = memory if isinstance(memory, Ptr) and isinstance(memory.block, Handle) else None
     form = names.format_name(values[5].v) if isinstance(values[5], Num) else None
     contiguous = _contiguous(shape)

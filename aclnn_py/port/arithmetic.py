@@ -214,10 +214,8 @@ def _numbers(op: str, a: Num, b: Num) -> Any:
                 return Unk("a division by zero")
             q = abs(x) // abs(y)
             return Num(_wrap(q if (x < 0) == (y < 0) else -q, t), t)
-        if y == 0:
-            v = math.nan if x == 0 or x != x else math.copysign(math.inf, x) * math.copysign(1, y)
-        else:
-            v = x / y
+        zero = math.nan if x == 0 or x != x or isinstance(x, complex) else math.copysign(math.inf, x)
+        v = x / y if y != 0 else zero * math.copysign(1, y) if isinstance(y, float) else math.nan
         if isinstance(v, complex):
             return cast(Num(v, "complex128"), t)
         return Num(to_float32(v) if t == "float32" else v, t)

@@ -85,6 +85,7 @@ def _declared(m: Machine, node: Node) -> CType | None:
 
 
 def stage_two(m: Machine, name: str, values: list[Any], node: Node) -> bool:
+    """Add the call that a second stage launches; False when there was no first stage."""
     executor = values[2]
     if not (isinstance(executor, Handle) and executor.kind == "executor" and executor.data["op"] == name):
         executor = next((p for p in reversed(m.pending) if p.data["op"] == name), None)
@@ -97,7 +98,7 @@ def stage_two(m: Machine, name: str, values: list[Any], node: Node) -> bool:
 
 
 def finish(m: Machine) -> None:
-    """Calls whose second stage was never met."""
+    """Add the calls whose second stage was never met."""
     for executor in m.pending:
         m.note(f"{executor.data['op']}: only the first stage is called", executor.line)
         m.emit(_call(m, executor))

@@ -223,7 +223,7 @@ def convert(machine: Machine, value: Any, ctype: CType) -> Any:
         return Text(text) if text is not None else Unk("a string that is not known", machine.line)
     if base in _SEQUENCES and isinstance(value, Braces):
         made = _braced_vector(machine, value, ctype)
-        if base == "array" and len(ctype.args) == 2 and isinstance(ctype.args[1], int):
+        if isinstance(made, Vector) and base == "array" and len(ctype.args) == 2 and isinstance(ctype.args[1], int):
             made.array.resize(ctype.args[1])
         return made
     if base in _SMART:
@@ -239,15 +239,13 @@ def convert(machine: Machine, value: Any, ctype: CType) -> Any:
     return value
 
 
-def _braced_vector(machine: Machine, value: Braces, ctype: CType) -> Vector:
+def _braced_vector(machine: Machine, value: Braces, ctype: CType) -> Vector | Unk:
     elem, items = ctype.arg(0), value.items
     # {{1, 2}} for a vector of numbers copies the inner list; {{{...}}} is left unknown
     if len(items) == 1 and isinstance(items[0], Braces) and numeric(elem):
         inner = items[0]
         if any(isinstance(i, Braces) for i in inner.items):
-            made = Vector(Array(elem))
-            made.array.forget(Unk("nested braces", value.line))
-            return made
+            return Unk("nested braces", value.line)
         if len(inner.items) != 1 or ctype.base == "array":
             return _sequence(machine, inner.items, elem)
     if len(items) == 1 and isinstance(items[0], Vector) and flat_type(items[0]).args == (elem,):

@@ -177,7 +177,7 @@ class Shared(Cell):
     @property
     def value(self) -> Any:
         """The member's value."""
-        from .expressions import UnionCell
+        from .places import UnionCell
 
         return UnionCell(self.owner, self.key).get()
 
@@ -302,7 +302,7 @@ def _declare(m: Machine, type_node: Node | None, declarator: Node, value: Node |
 
 
 def bind_structure(m: Machine, binding: Node, value: Any) -> None:
-    """``auto [a, b] = pair;``"""
+    """Declare the names of ``auto [a, b] = pair;``."""
     names = [k.text for k in binding.kids if k.kind == "identifier"]
     if isinstance(value, Pair):
         cells = value.cells

@@ -24,7 +24,8 @@ _ALLOWED = frozenset({
     "cast_expression", "type_descriptor", "primitive_type", "type_identifier", "qualified_identifier",
     "namespace_identifier", "template_function", "template_argument_list", "declaration", "init_declarator",
     "sizeof_expression", "true", "false", "for_statement", "update_expression", "sized_type_specifier",
-    "placeholder_type_specifier", "auto", "type_qualifier", "template_type", "char_literal", "character", "pointer_expression",
+    "placeholder_type_specifier", "auto", "type_qualifier", "template_type", "char_literal", "character",
+    "pointer_expression",
 })  # fmt: skip
 _PURE = frozenset({
     "sin", "cos", "exp", "sqrt", "fabs", "abs", "pow", "log", "tanh", "floor", "ceil", "fmod", "static_cast", "min",
@@ -102,7 +103,7 @@ def _suits(m: Machine, body: Node, name: str) -> bool:
 
 
 def _harmless(m: Machine, node: Node, name: str) -> bool:
-    """Whether a call only computes: a type, a small function of the sample, or something unknown such as a random number."""
+    """Return whether a call only computes: a type, a function of numbers, something unknown (a random number)."""
     if (
         node.kind in ("primitive_type", "parenthesized_expression")
         or m.scope.find_type(name) is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 __all__ = ["Macro", "Prepared", "prepare"]
 
@@ -90,7 +91,8 @@ def _expand(macro: Macro, arguments: list[str]) -> str:
         name = name.removesuffix("...")
         value = ", ".join(arguments[i:]) if (names[i].endswith("...")) else arguments[i] if i < len(arguments) else ""
         name = name or "__VA_ARGS__"
-        body = re.sub(rf"\s*##\s*\b{name}\b|\b{name}\b\s*##\s*|\b{name}\b", lambda m, v=value.strip(): v, body)  # type: ignore[misc]
+        text = value.strip().replace("\\", r"\\")
+        body = re.sub(rf"\s*##\s*\b{name}\b|\b{name}\b\s*##\s*|\b{name}\b", text, body)
     return body
 
 
@@ -103,13 +105,13 @@ def _writes(macro: Macro) -> bool:
 
 
 def prepare(source: str, known: Mapping[str, Macro] | None = None) -> Prepared:
-    """Blank comments and all but the first argument of macro calls that C++ could not parse as an expression.
+    r"""Blank comments and all but the first argument of macro calls that C++ could not parse as an expression.
 
     ``known`` are macros of other files of the sample.
 
     Examples
     --------
-    >>> prepare("#define CHECK(c, r) if (!(c)) { r; }\\nCHECK(ok, return 1);").text.splitlines()[1]
+    >>> prepare("#define CHECK(c, r) if (!(c)) { r; }\nCHECK(ok, return 1);").text.splitlines()[1]
     'CHECK(ok          );'
     """
     text = _C_LINKAGE.sub(lambda m: _blank(m[0]), strip_comments(source))
@@ -136,7 +138,7 @@ def prepare(source: str, known: Mapping[str, Macro] | None = None) -> Prepared:
             marks = _closing(out.text, match.end() - 1)
             if marks is None or len(marks) < 2:
                 continue
-            rest = [out.text[a + 1 : b] for a, b in zip(marks[:-1], marks[1:], strict=True)]
+            rest = [out.text[a + 1 : b] for a, b in pairwise(marks)]
             if macros[match[1]].checks or any(_STATEMENT.search(r) for r in rest):
                 first, last = marks[0], marks[-1]
                 out.blanked[match.start()] = out.text[first + 1 : last]
@@ -154,7 +156,7 @@ def _expand_all(text: str, macro: Macro) -> str:
         if marks is None:
             break
         edges = [match.end() - 1, *marks]
-        arguments = [text[a + 1 : b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        arguments = [text[a + 1 : b] for a, b in pairwise(edges)]
         new = re.sub(r"\s+", " ", _expand(macro, arguments))
         lines = text.count("\n", match.start(), marks[-1])
         text = text[: match.start()] + new + "\n" * lines + text[marks[-1] + 1 :]

@@ -199,8 +199,11 @@ def _compose(m: Machine, handle: Handle, writes: list[Snapshot], need: int, n: i
     dtype, at = data["dtype"], data["at"]
     only = writes[0]
     array = only.array
-    if len(writes) == 1 and only.offset == at and array is not None and only.nbytes is not None:
-        if array.mask is None and array.read is None and min(only.nbytes, array.items().nbytes) >= need:
+    plain = array is not None and array.mask is None and array.read is None and only.nbytes is not None
+    if len(writes) == 1 and only.offset == at and plain:
+        assert array is not None
+        assert only.nbytes is not None
+        if min(only.nbytes, array.items().nbytes) >= need:
             if not array.data.flags.writeable:  # one value for all
                 size = array.data.itemsize
                 count = -(-max(names.item_bits(data["code"]) // 8, 1) // size)
@@ -214,7 +217,8 @@ def _compose(m: Machine, handle: Handle, writes: list[Snapshot], need: int, n: i
     known = np.zeros(need, bool)
     for write in writes:
         array = write.array
-        assert array is not None and write.nbytes is not None
+        assert array is not None
+        assert write.nbytes is not None
         if array.read is not None:
             return m.unknown("data that the device computed are copied back to it", write.line)
         if array.mask is not None and array.mask[: array.n].any():

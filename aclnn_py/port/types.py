@@ -17,7 +17,9 @@ NUMERIC = {
     "ptrdiff_t": "int64", "uintptr_t": "uint64", "intptr_t": "int64", "streamsize": "int64", "float": "float32",
     "double": "float64", "half": "float16", "fp16_t": "float16", "__fp16": "float16", "tagFp16": "float16",
     "_Float16": "float16", "bfloat16": "bfloat16", "aclFloat16": "uint16", "uint": "uint32", "ulong": "uint64",
-    "uint8": "uint8", "int8": "int8", "u_int8_t": "uint8", "u_int16_t": "uint16", "u_int32_t": "uint32", "u_int64_t": "uint64", "byte": "uint8", "size_type": "uint64", "float32_t": "float32",
+    "uint8": "uint8", "int8": "int8",
+    "u_int8_t": "uint8", "u_int16_t": "uint16", "u_int32_t": "uint32", "u_int64_t": "uint64",
+    "byte": "uint8", "size_type": "uint64", "float32_t": "float32",
     "float64_t": "float64", "int_fast32_t": "int64", "HcclResult": "int32", "long double": "float64",
 }  # fmt: skip
 # enums of the C API: 32-bit numbers that keep their name as text
