@@ -95,6 +95,8 @@ def _vector(m: Machine, ctype: CType, values: list[Any]) -> Any:
     if not isinstance(first, Num) or isinstance(first.v, np.ndarray):
         return m.unk("a vector")
     n = int(first.v)
+    if n > 200_000 and not numeric(elem):
+        return m.unk(f"a vector of {n:,} objects")
     if n < 0 or n > MAX_ELEMENTS:
         m.note(f"a host vector of {n:,} elements is larger than the memory of most machines")
         return m.unk(f"a vector of {n:,} elements")

@@ -92,6 +92,8 @@ def _expand(macro: Macro, arguments: list[str]) -> str:
         value = ", ".join(arguments[i:]) if (names[i].endswith("...")) else arguments[i] if i < len(arguments) else ""
         name = name or "__VA_ARGS__"
         text = value.strip().replace("\\", r"\\")
+        if not text:  # GNU's , ## swallows the comma
+            body = re.sub(rf",\s*##\s*\b{name}\b", "", body)
         body = re.sub(rf"\s*##\s*\b{name}\b|\b{name}\b\s*##\s*|\b{name}\b", text, body)
     return body
 
@@ -99,9 +101,11 @@ def _expand(macro: Macro, arguments: list[str]) -> str:
 def _writes(macro: Macro) -> bool:
     """Whether the body itself makes acl calls or declarations, so that its text is needed."""
     body = re.sub(r"aclGetRecentErrMsg|aclFinalize|aclrt(Reset|Destroy|Free)\w*", "", macro.body)
-    return bool(re.search(r"\bacl(nn|rt)?[A-Z]\w*\s*\(|##\s*GetWorkspaceSize|GetWorkspaceSize\s*##|##\w", body)) and (
-        not macro.prints
-    )
+    return bool(
+        re.search(
+            r"\bacl(nn|rt)?[A-Z]\w*\s*\(|##\s*GetWorkspaceSize|GetWorkspaceSize\s*##|##\s*(?!__VA_ARGS__)\w", body
+        )
+    ) and (not macro.prints)
 
 
 def prepare(source: str, known: Mapping[str, Macro] | None = None) -> Prepared:
@@ -115,6 +119,7 @@ def prepare(source: str, known: Mapping[str, Macro] | None = None) -> Prepared:
     'CHECK(ok          );'
     """
     text = _C_LINKAGE.sub(lambda m: _blank(m[0]), strip_comments(source))
+    text = re.sub(r"(?<=\")(\s*)PRI([diuxX]\w+)", r'\1""   ', text)  # a format between two strings
     macros: dict[str, Macro] = dict(known or {})
 
     def define(match: re.Match[str]) -> str:

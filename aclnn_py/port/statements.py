@@ -245,7 +245,7 @@ def _loop(m: Machine, node: Node, condition: Node | None, update: Node | None, i
             if len(m.program.steps) > steps:  # a loop over cases may take long
                 steps = len(m.program.steps)
                 least = m.budget - min(LOOP_BUDGET, m.budget // 4)
-            if m.budget < least and state.index > 8:
+            if m.budget < least and (state.index > 8 or m.budget < LOOP_BUDGET):
                 uncertain(m, [inner], Unk("a loop that is too long to follow", node.line))
                 return None
             first = False

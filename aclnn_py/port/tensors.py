@@ -12,7 +12,7 @@ from . import names
 from .convert import decay, target
 from .machine import Machine
 from .model import Data, Tensor, Unknown
-from .types import CType
+from .types import CType, numeric
 from .values import Array, Cell, Handle, Null, Num, Ptr, Struct, Text, Unk
 
 __all__ = ["Snapshot", "data_of", "numbers_at", "snapshot", "tensor_of"]
@@ -35,7 +35,7 @@ class Snapshot:
 def _flatten(array: Array) -> Array | None:
     """Return a nested C array as one."""
     if array.elem.base != "carray":
-        return array if array.is_numeric else None
+        return array if array.is_numeric else _members(array)
     parts = [_flatten(item) for item in array.data]
     if not parts or any(p is None for p in parts):
         return None
@@ -49,6 +49,25 @@ def _flatten(array: Array) -> Array | None:
         if part.mask is not None:
             flat.forget(part.why or Unk("not initialised"), at, at + part.n)
         at += part.n
+    return flat
+
+
+def _members(array: Array) -> Array | None:
+    """Structs of numbers of one type, such as a real and an imaginary part, as those numbers."""
+    kinds = set()
+    values: list[Any] = []
+    for item in array.data:
+        if not isinstance(item, Struct) or item.union:
+            return None
+        for cell in item.fields.values():
+            kinds.add(numeric(cell.ctype))
+            values.append(cell.value)
+    kind = kinds.pop() if len(kinds) == 1 else None
+    if kind is None or not all(isinstance(v, Num) for v in values):
+        return None
+    flat = Array(CType(kind), len(values), array.name)
+    flat.data[:] = [v.v for v in values]
+    flat.texts = [v.text for v in values]
     return flat
 
 
@@ -67,7 +86,9 @@ def snapshot(m: Machine, source: Any, count: Any, line: int) -> Snapshot:
         if array_or_none is None:
             return Snapshot(None, nbytes, line, Unk("an array of objects", line))
         array = array_or_none
-        at = source.at if source.block.is_numeric else 0
+        if not source.block.is_numeric and source.at:
+            return Snapshot(None, nbytes, line, Unk("part of an array of objects", line))
+        at = source.at
         have = (array.n - at) * array.data.itemsize
         if nbytes is None:
             return Snapshot(
