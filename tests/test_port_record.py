@@ -322,6 +322,22 @@ def test_another_operator_of_the_same_name_is_not_computed(recorded: Any) -> Non
     assert call.arguments["count"].value == 3
 
 
+def test_a_type_without_a_numpy_counterpart(recorded: Any) -> None:
+    program = recorded(
+        """
+    void *x = upload<uint8_t>({0x21, 0x43}); void *out = room(2);
+    RUN(aclnnMine, tensor(x, {4}, ACL_FLOAT4_E2M1), tensor(out, {2}, ACL_HIFLOAT8))
+    """,
+        "aclnnop/aclnn_mine.h",
+        declarations=[MINE.format("const aclTensor *x, aclTensor *out")],
+    )
+    x, out = calls(program)[0].arguments.values()
+    assert isinstance(x, Tensor)
+    assert (x.dtype, x.shape, x.data) == ("float4_e2m1", (4,), Unknown("NumPy has no type float4_e2m1"))
+    assert isinstance(out, Tensor)
+    assert (out.dtype, out.data) == ("hifloat8", None)
+
+
 def test_empty_tensors_and_calls_without_a_kernel(recorded: Any) -> None:
     program = recorded(
         """
