@@ -71,7 +71,7 @@ class PlainLayer(MoeLayer):
 
 
 def train(layer: nn.Module, x: torch.Tensor, target: torch.Tensor, steps: int) -> list[float]:
-    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1, foreach=False)
     losses = []
     for _ in range(steps):
         optimizer.zero_grad()
