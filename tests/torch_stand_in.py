@@ -160,6 +160,7 @@ def install() -> None:
     sys.modules["torch_npu"] = module
     torch.npu = types.SimpleNamespace(  # type: ignore[attr-defined]
         init=lambda: log.append("init"),
+        current_device=lambda: runtime.current_device() or 0,
         set_device=lambda index: log.append("set_device") or api.aclrtSetDevice(index),
         current_stream=lambda device=None: current[0],
         stream=_stream,
