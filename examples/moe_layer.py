@@ -71,6 +71,7 @@ class PlainLayer(MoeLayer):
 
 
 def train(layer: nn.Module, x: torch.Tensor, target: torch.Tensor, steps: int) -> list[float]:
+    # one tensor at a time: the emulator does not have the operators on lists of tensors
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.1, foreach=False)
     losses = []
     for _ in range(steps):
