@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from . import errors
 
 if TYPE_CHECKING:
     from .runtime import Runtime
@@ -131,3 +134,34 @@ class Device:
     def reset(self) -> None:
         """Release all that was made on it through this package, and give it back."""
         self.runtime.reset_device(self.index)
+
+
+def torch_npu() -> Any:
+    """Give ``torch.npu`` where torch_npu is imported, else None."""
+    return sys.modules["torch"].npu if "torch_npu" in sys.modules and "torch" in sys.modules else None
+
+
+def switch_torch(runtime: Runtime, device: int) -> int | None:
+    """Make a device current through torch, which remembers per thread what it has set, or means to set later.
+
+    Returns
+    -------
+    int or None
+        The device to go back to, as in :meth:`Runtime.switch`.
+    """
+    npu = torch_npu()
+    current = int(npu.current_device())
+    if current != device or runtime.current_device() != device:
+        npu.set_device(device)
+        if runtime.current_device() != device:  # somebody changed it behind torch's back
+            errors.check(runtime.api.aclrtSetDevice(device), "aclrtSetDevice", f"device {device}")
+    return None if current == device else current
+
+
+def restore_torch(device: int) -> bool:
+    """Go back to a device as torch's guards do: one that nobody has used gets no context yet. False without torch."""
+    npu = torch_npu()
+    if npu is None:
+        return False
+    getattr(getattr(sys.modules["torch_npu"], "_C", None), "_npu_maybeExchangeDevice", npu.set_device)(device)
+    return True

@@ -153,6 +153,12 @@ def as_array(where: str, value: Any) -> Any:
     return _family(where, value).convert(where, value)
 
 
+def _kind(value: Any) -> str:
+    """Name what the caller passed."""
+    tensor = getattr(value, "tensor", None)
+    return type(value).__name__ if tensor is None else f"torch tensor on {tensor.device}"
+
+
 def family_of(api: str, tensors: Mapping[str, Any]) -> Family:
     """Return the kind that all tensors of a call share; NumPy when there are none.
 
@@ -167,8 +173,8 @@ def family_of(api: str, tensors: Mapping[str, Any]) -> Family:
         family = _family(f"{api}: argument {name!r}", value)
         if first and family is not found:
             raise TypeError(
-                f"{api}: arguments {first!r} ({type(tensors[first]).__name__}) and {name!r} "
-                f"({type(value).__name__}) are arrays of different kinds; use one kind in a call"
+                f"{api}: arguments {first!r} ({_kind(tensors[first])}) and {name!r} ({_kind(value)}) are arrays of "
+                "different kinds; use one kind in a call"
             )
         found, first = family, first or name
     return found

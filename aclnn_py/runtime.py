@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from . import errors
-from ._device import Device, MemoryInfo, OnDevice, product_of_soc
+from ._device import Device, MemoryInfo, OnDevice, product_of_soc, restore_torch, switch_torch, torch_npu
 from ._events import Event
 from ._ffi import ffi
 from ._memory import DeviceBuffer, HostBuffer, transfer
@@ -113,8 +113,9 @@ class Runtime:
         with self._lock:
             if self._pid is not None:
                 return
-            if "torch_npu" in _modules and "torch" in _modules:
-                _modules["torch"].npu.init()
+            npu = torch_npu()
+            if npu is not None:
+                npu.init()
             code = self.api.aclInit(ffi.NULL)
             if code not in (0, _ALREADY_INITIALISED):
                 errors.check(code, "aclInit")
@@ -230,24 +231,25 @@ class Runtime:
         if current == device and self.alive and not others:
             return None
         self.ensure_initialised()
+        if torch_npu() is not None:
+            local.device = device
+            return switch_torch(self, device)
         if current is None or others:  # another package may have set it
             current = self.current_device()
         if current != device:
             # unknown while it changes: a collection in between may come here too
             local.device = None
-            if "torch_npu" in _modules and "torch" in _modules:
-                _modules["torch"].npu.set_device(device)  # torch remembers what it has set, and would not notice
-            else:
-                errors.check(self.api.aclrtSetDevice(device), "aclrtSetDevice", f"device {device}")
-                with self._lock:
-                    self._sets[device] = self._sets.get(device, 0) + 1
+            errors.check(self.api.aclrtSetDevice(device), "aclrtSetDevice", f"device {device}")
+            with self._lock:
+                self._sets[device] = self._sets.get(device, 0) + 1
         local.device = device
         return None if current == device else current
 
     def restore(self, device: int) -> None:
         """Switch back; failing is a warning, since raising would lose what the caller has just made."""
         try:
-            self.switch(device)
+            if not restore_torch(device):
+                self.switch(device)
         except RuntimeError as error:
             warnings.warn(f"device {device} could not be restored: {error}", RuntimeWarning, stacklevel=3)
 

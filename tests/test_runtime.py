@@ -895,7 +895,9 @@ def test_torch_npu_initialises_first(plain: Path, tmp_path: Path) -> None:
 import types
 torch = types.ModuleType("torch")
 torch.npu = types.SimpleNamespace(
-    init=lambda: libs.api.aclInit(ffi.cast("char *", 1)), set_device=lambda index: libs.api.aclrtSetDevice(index)
+    init=lambda: libs.api.aclInit(ffi.cast("char *", 1)),
+    current_device=lambda: 0,
+    set_device=lambda index: libs.api.aclrtSetDevice(index),
 )
 sys.modules["torch"], sys.modules["torch_npu"] = torch, types.ModuleType("torch_npu")
 rt.alloc(8).close()

@@ -41,6 +41,18 @@ main, side = Queue(backend.create_stream()), Queue(backend.create_stream())
 current = [main]
 
 
+class Place:
+    """What torch.device says of an NPU, which this torch does not know."""
+
+    type = "npu"
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def __str__(self) -> str:
+        return f"npu:{self.index}"
+
+
 class Tensor(torch.Tensor):
     """Metadata of a CPU tensor over device memory; work is done at once on the current stream."""
 
@@ -49,7 +61,7 @@ class Tensor(torch.Tensor):
 
     @property
     def device(self) -> Any:
-        return types.SimpleNamespace(type="npu", index=self.buffer.device)
+        return Place(self.buffer.device)
 
     def untyped_storage(self) -> Any:
         return types.SimpleNamespace(data_ptr=lambda: self.buffer.address, nbytes=lambda: self.buffer.nbytes)
@@ -148,6 +160,7 @@ def install() -> None:
     sys.modules["torch_npu"] = module
     torch.npu = types.SimpleNamespace(  # type: ignore[attr-defined]
         init=lambda: log.append("init"),
+        current_device=lambda: runtime.current_device() or 0,
         set_device=lambda index: log.append("set_device") or api.aclrtSetDevice(index),
         current_stream=lambda device=None: current[0],
         stream=_stream,
