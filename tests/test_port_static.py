@@ -8,7 +8,19 @@ import numpy as np
 import pytest
 
 from aclnn_py import signatures
-from aclnn_py.port.model import Array, Attribute, Call, Check, Data, Print, Program, SampleError, Scalar, Tensor, Unknown
+from aclnn_py.port.model import (
+    Array,
+    Attribute,
+    Call,
+    Check,
+    Data,
+    Print,
+    Program,
+    SampleError,
+    Scalar,
+    Tensor,
+    Unknown,
+)
 
 pytest.importorskip("tree_sitter", reason="tree-sitter is not installed (extra port)")
 pytest.importorskip("tree_sitter_cpp", reason="tree-sitter-cpp is not installed (extra port)")
@@ -27,7 +39,8 @@ int64_t Count(const std::vector<int64_t>& shape) {
     return n;
 }
 template <typename T>
-int Make(const std::vector<T>& host, const std::vector<int64_t>& shape, void** memory, aclDataType type, aclTensor** t) {
+int Make(const std::vector<T>& host, const std::vector<int64_t>& shape, void** memory, aclDataType type,
+         aclTensor** t) {
     auto size = Count(shape) * sizeof(T);
     auto ret = aclrtMalloc(memory, size, ACL_MEM_MALLOC_HUGE_FIRST);
     CHECK_RET(ret == ACL_SUCCESS, LOG_PRINT("aclrtMalloc failed. %d\n", ret); return ret);
@@ -104,11 +117,21 @@ def test_literals_keep_their_text() -> None:
         ("std::vector<float> h(4); std::iota(h.begin(), h.end(), 3);", [3, 4, 5, 6]),
         ("float a[4] = {1, 2}; std::vector<float> h(a, a + 4);", [1, 2, 0, 0]),
         ("std::vector<float> h(4); for (auto& v : h) { v = 7 % 4; }", [3] * 4),
-        ("std::vector<float> h(4); float* p = h.data(); for (int i = 0; i < 4; i++) *(p + i) = 10 / (i + 1);", [10, 5, 3, 2]),
+        (
+            "std::vector<float> h(4); float* p = h.data(); for (int i = 0; i < 4; i++) *(p + i) = 10 / (i + 1);",
+            [10, 5, 3, 2],
+        ),
         ("std::vector<float> h(4); int i = 0; while (true) { if (i == 4) break; h[i] = -i; i++; }", [0, -1, -2, -3]),
-        ("std::vector<float> h(4, 1); uint32_t bits = 0x40490fdb; memcpy(&h[2], &bits, 4);", [1, 1, np.float32(np.pi), 1]),
+        (
+            "std::vector<float> h(4, 1); uint32_t bits = 0x40490fdb; memcpy(&h[2], &bits, 4);",
+            [1, 1, np.float32(np.pi), 1],
+        ),
         ("std::vector<float> h = {1, 2, 3, 4}; auto f = [&](int k) { h[k] = 9; }; f(1);", [1, 9, 3, 4]),
-        ("std::vector<float> h(4); switch (h.size()) { case 3: h[0] = 1; break; case 4: h[1] = 2; default: h[2] = 3; }", [0, 2, 3, 0]),
+        (
+            "std::vector<float> h(4);"
+            "switch (h.size()) { case 3: h[0] = 1; break; case 4: h[1] = 2; default: h[2] = 3; }",
+            [0, 2, 3, 0],
+        ),
     ],
 )
 def test_host_data(host: str, values: list[float]) -> None:
@@ -151,7 +174,7 @@ def test_bit_patterns_are_decoded() -> None:
     "host",
     [
         "std::vector<float> h(4); for (auto& v : h) v = rand() % 10;",
-        "std::vector<float> h(4); std::mt19937 gen(1); std::normal_distribution<float> d(0, 1); for (auto& v : h) v = d(gen);",
+        "std::vector<float> h(4); std::mt19937 g(1); std::normal_distribution<float> d(0, 1); for (auto& v : h) v = d(g);",
         'std::vector<float> h(4); std::ifstream in("x.bin"); in.read((char*)h.data(), 16);',
         "std::vector<float> h(4); FillIt(h.data(), 4);",
         "std::vector<float> h = {{{1, 2, 3, 4}}};",
@@ -170,7 +193,8 @@ def test_unknown_data(host: str) -> None:
 
 def test_an_unknown_attribute() -> None:
     program = run("aclTensor* x = nullptr; uint64_t s; aclOpExecutor* e; int64_t k = rand();\n"
-                  "aclnnTopkGetWorkspaceSize(x, k, 0, true, true, x, x, &s, &e); aclnnTopk(nullptr, s, e, stream);")  # fmt: skip
+                  "aclnnTopkGetWorkspaceSize(x, k, 0, true, true, x, x, &s, &e);\n"
+                  "aclnnTopk(nullptr, s, e, stream);")  # fmt: skip
     arguments = calls(program)[0].arguments
     assert isinstance(arguments["k"], Unknown)
     assert arguments["self"] is None
@@ -232,9 +256,12 @@ def test_scalars_arrays_and_attributes() -> None:
 
 def test_strings_and_an_operator_without_signature() -> None:
     before = 'const std::string kMode = "none";'
-    program = run("""
+    program = run(
+        """
     char mode[] = {'T', 'N', 'D', 0}; aclTensor* x = nullptr; uint64_t s; aclOpExecutor* e; double scale = 0.5;
-    aclnnMineGetWorkspaceSize(x, mode, kMode.c_str(), scale, &s, &e); aclnnMine(nullptr, s, e, stream);""", before)
+    aclnnMineGetWorkspaceSize(x, mode, kMode.c_str(), scale, &s, &e); aclnnMine(nullptr, s, e, stream);""",
+        before,
+    )
     call = calls(program)[0]
     assert {k: v.value for k, v in call.arguments.items() if isinstance(v, Attribute)} == {
         "mode": "TND", "kMode": "none", "scale": 0.5,
@@ -245,7 +272,8 @@ def test_strings_and_an_operator_without_signature() -> None:
 
 def test_views_storage_and_format() -> None:
     program = run("""
-    int64_t view[] = {3, 2}; int64_t strides[] = {1, 4}; int64_t storage[] = {2, 4}; void* m; aclrtMalloc(&m, 32, ACL_MEM_MALLOC_HUGE_FIRST);
+    int64_t view[] = {3, 2}; int64_t strides[] = {1, 4}; int64_t storage[] = {2, 4};
+    void* m; aclrtMalloc(&m, 32, ACL_MEM_MALLOC_HUGE_FIRST);
     aclTensor* x = aclCreateTensor(view, 2, ACL_FLOAT, strides, 1, ACL_FORMAT_FRACTAL_NZ, storage, 2, m);
     aclTensor* y = aclCreateTensor(nullptr, 0, ACL_INT32, nullptr, 0, ACL_FORMAT_ND, nullptr, 0, nullptr);
     uint64_t s; aclOpExecutor* e; aclnnAbsGetWorkspaceSize(x, y, &s, &e); aclnnAbs(nullptr, s, e, stream);""")
@@ -258,15 +286,19 @@ def test_views_storage_and_format() -> None:
 
 
 def test_smart_pointers_structs_and_out_parameters() -> None:
-    program = run("""
+    program = run(
+        """
     Case c{{2, 2}, ACL_FLOAT}; TensorPtr x(nullptr, &aclDestroyTensor); DeviceMemPtr m(nullptr, &aclrtFree);
     std::vector<float> h = {1, 2, 3, 4}; Wrap(h, c, m, x);
-    uint64_t s; aclOpExecutor* e; aclnnAbsGetWorkspaceSize(x.get(), x.get(), &s, &e); aclnnAbs(nullptr, s, e, stream);""", """
+    uint64_t s; aclOpExecutor* e;
+    aclnnAbsGetWorkspaceSize(x.get(), x.get(), &s, &e); aclnnAbs(nullptr, s, e, stream);""",
+        """
     using DeviceMemPtr = std::unique_ptr<void, decltype(&aclrtFree)>;
     using TensorPtr = std::unique_ptr<aclTensor, decltype(&aclDestroyTensor)>;
     struct Case { std::vector<int64_t> shape; aclDataType type = ACL_INT8; };
     void Wrap(const std::vector<float>& h, const Case& c, DeviceMemPtr& m, TensorPtr& x) {
-        void* raw = nullptr; aclTensor* t = nullptr; Make(h, c.shape, &raw, c.type, &t); m.reset(raw); x.reset(t); }""")
+        void* raw = nullptr; aclTensor* t = nullptr; Make(h, c.shape, &raw, c.type, &t); m.reset(raw); x.reset(t); }""",
+    )
     assert data(program).values.tolist() == [1, 2, 3, 4]
     x, y = calls(program)[0].arguments.values()
     assert x is y
@@ -276,9 +308,12 @@ def test_smart_pointers_structs_and_out_parameters() -> None:
 
 
 def test_loops_and_functions_are_frames() -> None:
-    program = run("for (int64_t mode = 0; mode < 3; mode++) { One(stream, mode); }", """
+    program = run(
+        "for (int64_t mode = 0; mode < 3; mode++) { One(stream, mode); }",
+        """
     int One(aclrtStream stream, int64_t mode) { aclTensor* x = nullptr; uint64_t s; aclOpExecutor* e;
-        aclnnAbsGetWorkspaceSize(x, x, &s, &e); return aclnnAbs(nullptr, s, e, stream); }""")
+        aclnnAbsGetWorkspaceSize(x, x, &s, &e); return aclnnAbs(nullptr, s, e, stream); }""",
+    )
     frames = [c.frames for c in calls(program)]
     assert [[(f.kind, f.name, f.index) for f in fs] for fs in frames] == [
         [("loop", "mode", i), ("function", "One", 0)] for i in range(3)
@@ -305,7 +340,10 @@ def test_a_read_back_that_is_not_shown_is_printed() -> None:
 @pytest.mark.parametrize(
     ("check", "atol"),
     [
-        ("for (int i = 0; i < 4; i++) { if (std::fabs(r[i] - g[i]) > 1e-3f) { ok = false; } }", float(np.float32(1e-3))),
+        (
+            "for (int i = 0; i < 4; i++) { if (std::fabs(r[i] - g[i]) > 1e-3f) { ok = false; } }",
+            float(np.float32(1e-3)),
+        ),
         ("for (int i = 0; i < 4; i++) { if (r[i] != g[i]) return 1; }", 0.0),
         ("ok = memcmp(r.data(), g.data(), 16) == 0;", 0.0),
         ("ok = r == g;", 0.0),
@@ -322,7 +360,8 @@ def test_goldens_become_checks(check: str, atol: float) -> None:
 
 
 def test_new_host_data_make_a_new_tensor() -> None:
-    again = "h[0] = 8; aclrtMemcpy(xm, 16, h.data(), 16, ACL_MEMCPY_HOST_TO_DEVICE); aclnnAbsGetWorkspaceSize(x, out, &size, &ex); aclnnAbs(work, size, ex, stream);"
+    again = """h[0] = 8; aclrtMemcpy(xm, 16, h.data(), 16, ACL_MEMCPY_HOST_TO_DEVICE);
+    aclnnAbsGetWorkspaceSize(x, out, &size, &ex); aclnnAbs(work, size, ex, stream);"""
     first, second = calls(on("std::vector<float> h(4, 1);", after=again))
     assert first.arguments["self"] is not second.arguments["self"]
     assert data(Program((), [second])).values.tolist() == [8, 1, 1, 1]
@@ -347,7 +386,7 @@ def test_invalid_programs_say_where() -> None:
 
 
 def test_macros_keep_positions() -> None:
-    text = "#define CHECK(c, r) if (!(c)) { r; }\nint f() { CHECK(g(1, 2) == 0, LOG(\"a,)\"); return 1); }\n"
+    text = '#define CHECK(c, r) if (!(c)) { r; }\nint f() { CHECK(g(1, 2) == 0, LOG("a,)"); return 1); }\n'
     prepared = prepare(text)
     assert len(prepared.text) == len(text)
     assert "CHECK(g(1, 2) == 0" in prepared.text

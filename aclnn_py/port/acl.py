@@ -11,7 +11,7 @@ from . import names
 from .arithmetic import bit_cast, cast
 from .convert import decay, load, target
 from .functions import poison
-from .library import copy_memory, raw_memory
+from .host_memory import copy_memory, raw_memory
 from .machine import FUNCTIONS, Machine, library
 from .model import SampleError
 from .syntax import Node
@@ -53,7 +53,8 @@ def _write(memory: Handle, shot: Snapshot) -> None:
 
 
 @library("aclInit", "aclFinalize", "aclrtSetDevice", "aclrtResetDevice", "aclrtDestroyStream", "aclrtSynchronizeStream",
-         "aclrtSynchronizeStreamWithTimeout", "aclrtSetCurrentContext", "aclrtDestroyContext", "aclrtFree", "aclrtFreeHost",
+         "aclrtSynchronizeStreamWithTimeout", "aclrtSetCurrentContext", "aclrtDestroyContext", "aclrtFree",
+         "aclrtFreeHost",
          "aclDestroyTensor", "aclDestroyScalar", "aclDestroyIntArray", "aclDestroyFloatArray", "aclDestroyBoolArray",
          "aclDestroyTensorList", "aclDestroyScalarList", "aclDestroyAclOpExecutor", "aclrtSynchronizeDevice",
          "aclSetAclOpExecutorRepeatable", "aclrtDestroyStreamForce", "aclnnInit", "aclnnFinalize", "aclrtDestroyEvent",
@@ -148,7 +149,11 @@ def _memcpy(m: Machine, node: Node, values: list[Any]) -> Any:
         shot = snapshot(m, source, count, node.line)
         if isinstance(limit, Num) and isinstance(count, Num) and count.v > limit.v:
             m.note(f"{count.v} bytes are copied where {limit.v} are allowed", node.line)
-        if shot.nbytes is not None and dst.data["nbytes"] is not None and shot.nbytes > dst.data["nbytes"] - decay(to).at:
+        if (
+            shot.nbytes is not None
+            and dst.data["nbytes"] is not None
+            and shot.nbytes > dst.data["nbytes"] - decay(to).at
+        ):
             m.note(f"{shot.nbytes} bytes are copied into a device buffer of {dst.data['nbytes']}", node.line)
         shot.offset = decay(to).at
         _write(dst, shot)
@@ -223,7 +228,8 @@ def _tensor(m: Machine, node: Node, values: list[Any]) -> Any:
     if bad or name is None:
         handle.data["why"] = bad[0] if bad else Unk(f"data type {code}", node.line)
         return handle
-    assert isinstance(shape, tuple) and isinstance(storage, tuple) and isinstance(values[4], Num)
+    assert isinstance(shape, tuple)
+    assert isinstance(storage, tuple)
     pointer = memory if isinstance(memory, Ptr) and isinstance(memory.block, Handle) else None
     form = names.format_name(values[5].v) if isinstance(values[5], Num) else None
     contiguous = _contiguous(shape)
@@ -301,7 +307,11 @@ def _array(kind: str) -> Callable[[Machine, Node, list[Any]], Any]:
     return create
 
 
-for _name, _kind in (("aclCreateIntArray", "int_array"), ("aclCreateFloatArray", "float_array"), ("aclCreateBoolArray", "bool_array")):
+for _name, _kind in (
+    ("aclCreateIntArray", "int_array"),
+    ("aclCreateFloatArray", "float_array"),
+    ("aclCreateBoolArray", "bool_array"),
+):
     FUNCTIONS[_name] = _array(_kind)
 
 
@@ -338,5 +348,3 @@ def _query(m: Machine, node: Node, values: list[Any]) -> Any:
     for value in values[1:]:
         poison(m, value, m.unk(f"{node['function'].text} is not followed", node))
     return _OK
-
-

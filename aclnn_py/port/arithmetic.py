@@ -12,7 +12,7 @@ import numpy as np
 from .types import SIZES
 from .values import NULL, Array, Handle, Null, Num, Ptr, Smart, Text, Unk, Vector, np_type
 
-__all__ = ["bit_cast", "binary", "cast", "literal", "unary", "unknown"]
+__all__ = ["binary", "bit_cast", "cast", "literal", "unary", "unknown"]
 
 _INT_RANK = ["int32", "uint32", "int64", "uint64"]
 _BITS = {"int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64, "uint64": 64}
@@ -73,7 +73,7 @@ def cast(value: Any, t: str) -> Any:
 
 
 def literal(text: str) -> Num | None:
-    """A C++ number: the value, its type and its Python spelling."""
+    """Return a C++ number: the value, its type and its Python spelling."""
     if text[:1] in "+-":
         found = literal(text[1:].strip())
         return found if found is None or text[0] == "+" else unary("-", found)
@@ -117,7 +117,7 @@ def _promote(t: str) -> str:
 
 
 def common(a: str, b: str) -> str:
-    """The type that both operands are converted to."""
+    """Return the type that both operands are converted to."""
     a, b = _promote(a), _promote(b)
     if a == b:
         return a
@@ -146,18 +146,20 @@ _PLAIN: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _depth(expr: tuple[Any, ...]) -> int:
-    return 0 if not expr or expr[0] == "dev" else 1 + max((_depth(e) for e in expr[1:] if isinstance(e, tuple)), default=0)
+    return (
+        0 if not expr or expr[0] == "dev" else 1 + max((_depth(e) for e in expr[1:] if isinstance(e, tuple)), default=0)
+    )
 
 
 def _deepest(expr: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The first read element in an expression, in place of one that has become too long to be a comparison."""
+    """Return the first read element in an expression, in place of one that has become too long to be a comparison."""
     while expr and expr[0] != "dev":
         expr = next((e for e in expr[1:] if isinstance(e, tuple) and e and e[0] != "num"), ())
     return expr
 
 
 def unknown(op: str, *operands: Any) -> Unk:
-    """The result of an operation with an unknown operand; what the device computed keeps its expression."""
+    """Return the result of an operation with an unknown operand; what the device computed keeps its expression."""
     unks = [o for o in operands if isinstance(o, Unk)]
     device = next((u for u in unks if u.tag == "device"), None)
     if device is not None and all(isinstance(o, Num) or (isinstance(o, Unk) and o.tag == "device") for o in operands):
@@ -212,10 +214,8 @@ def _numbers(op: str, a: Num, b: Num) -> Any:
                 return Unk("a division by zero")
             q = abs(x) // abs(y)
             return Num(_wrap(q if (x < 0) == (y < 0) else -q, t), t)
-        if y == 0:
-            v = math.nan if x == 0 or x != x else math.copysign(math.inf, x) * math.copysign(1, y)
-        else:
-            v = x / y
+        zero = math.nan if x == 0 or x != x or isinstance(x, complex) else math.copysign(math.inf, x)
+        v = x / y if y != 0 else zero * math.copysign(1, y) if isinstance(y, float) else math.nan
         if isinstance(v, complex):
             return cast(Num(v, "complex128"), t)
         return Num(to_float32(v) if t == "float32" else v, t)
@@ -278,7 +278,7 @@ def _objects(op: str, a: Any, b: Any) -> Any:
 
 
 def scale(pointer: Ptr) -> int | None:
-    """What one step of a pointer adds to its position: elements, or bytes in device memory."""
+    """Return what one step of a pointer adds to its position: elements, or bytes in device memory."""
     if isinstance(pointer.block, Handle):
         return pointer.ctype.size if pointer.ctype is not None and pointer.ctype.base != "void" else 1
     return 1
@@ -327,7 +327,7 @@ def unary(op: str, a: Any) -> Any:
 
 
 def bit_cast(value: Any, t: str) -> Any:
-    """The number whose bytes are those of another number of the same or greater size."""
+    """Return the number whose bytes are those of another number of the same or greater size."""
     if not isinstance(value, Num):
         return value if isinstance(value, Unk) else Unk("the bytes of an object")
     if value.t == t:

@@ -33,7 +33,7 @@ _CTYPES = {"float32": "float", "float64": "double", "bool": "bool"}
 
 
 def api(m: Machine, node: Node, name: str) -> Any:
-    """A call of something that neither the sample nor the libraries known here define."""
+    """Return a call of something that neither the sample nor the libraries known here define."""
     arguments = node["arguments"].kids if "arguments" in node.fields else []
     if name.startswith("acl") and name.endswith("GetWorkspaceSize"):
         return _stage_one(m, node, name.removesuffix("GetWorkspaceSize"), arguments)
@@ -51,7 +51,7 @@ def api(m: Machine, node: Node, name: str) -> Any:
 
 
 def _identifier(node: Node) -> str:
-    """The name that an argument is known by in the source."""
+    """Return the name that an argument is known by in the source."""
     text = re.sub(r"\b(static_cast|reinterpret_cast|const_cast|std::move)\s*(<[^<>]*>)?", "", node.text)
     text = re.sub(r"\.get\(\)|\.c_str\(\)|\.data\(\)|\.release\(\)|->", " ", text)
     words = re.findall(r"[A-Za-z_]\w*(?:\[\w+\])?", text.replace(".", " "))
@@ -65,7 +65,9 @@ def _stage_one(m: Machine, node: Node, op: str, arguments: list[Node]) -> Any:
         return m.unk(f"{op} without arguments", node)
     signature = m.signature(op)
     if signature is not None and len(signature.parameters) != len(values) - 2:
-        m.note(f"{op} is known with {len(signature.parameters)} arguments, the sample passes {len(values) - 2}", node.line)
+        m.note(
+            f"{op} is known with {len(signature.parameters)} arguments, the sample passes {len(values) - 2}", node.line
+        )
         signature = None
     pending = {"op": op, "nodes": arguments[:-2], "values": values[:-2], "signature": signature, "line": node.line}
     handle = Handle("executor", node.line)
@@ -83,6 +85,7 @@ def _declared(m: Machine, node: Node) -> CType | None:
 
 
 def stage_two(m: Machine, name: str, values: list[Any], node: Node) -> bool:
+    """Add the call that a second stage launches; False when there was no first stage."""
     executor = values[2]
     if not (isinstance(executor, Handle) and executor.kind == "executor" and executor.data["op"] == name):
         executor = next((p for p in reversed(m.pending) if p.data["op"] == name), None)
@@ -95,7 +98,7 @@ def stage_two(m: Machine, name: str, values: list[Any], node: Node) -> bool:
 
 
 def finish(m: Machine) -> None:
-    """Calls whose second stage was never met."""
+    """Add the calls whose second stage was never met."""
     for executor in m.pending:
         m.note(f"{executor.data['op']}: only the first stage is called", executor.line)
         m.emit(_call(m, executor))
@@ -140,12 +143,22 @@ def _invent(m: Machine, data: dict[str, Any]) -> list[Parameter]:
         kind = value.kind if isinstance(value, Handle) else ""
         if kind not in _KINDS and declared is not None and declared.ptr == 1 and declared.base.startswith("acl"):
             kind = re.sub(r"(?<!^)(?=[A-Z])", "_", declared.base[3:]).lower()
-        if isinstance(value, Text) or (declared is not None and declared.ptr == 1 and declared.base == "int8") or string_of(value) is not None:
+        if (
+            isinstance(value, Text)
+            or (declared is not None and declared.ptr == 1 and declared.base == "int8")
+            or string_of(value) is not None
+        ):
             found.append(Parameter(name, "const char *", "string"))
         elif isinstance(value, Num):
             dtype = value.text is not None and value.text.startswith("ACL_") and "FORMAT" not in value.text
             ctype = "aclDataType" if dtype else _CTYPES.get(value.t, value.t + "_t")
-            found.append(Parameter(name, ctype, "dtype" if dtype else {"float": "float", "double": "double", "bool": "bool"}.get(ctype, "int")))
+            found.append(
+                Parameter(
+                    name,
+                    ctype,
+                    "dtype" if dtype else {"float": "float", "double": "double", "bool": "bool"}.get(ctype, "int"),
+                )
+            )
         else:
             found.append(Parameter(name, _KINDS.get(kind, "const aclTensor *"), kind if kind in _KINDS else "tensor"))
     return found
@@ -161,7 +174,11 @@ def _argument(m: Machine, value: Any, parameter: Parameter, node: Node) -> Value
         return handle_value(m, value, name)
     if parameter.kind == "string" or isinstance(value, Text):
         text = string_of(value)
-        return Attribute(repr(text), text, node.line) if text is not None else m.unknown("a string", node.line, source=node.text)
+        return (
+            Attribute(repr(text), text, node.line)
+            if text is not None
+            else m.unknown("a string", node.line, source=node.text)
+        )
     if isinstance(value, Num):
         return attribute(value, parameter.kind, node.line)
     if isinstance(value, Struct):
@@ -170,7 +187,7 @@ def _argument(m: Machine, value: Any, parameter: Parameter, node: Node) -> Value
 
 
 def attribute(value: Num, kind: str, line: int) -> Attribute | Unknown:
-    """A number, bool or dtype that is passed by value."""
+    """Return a number, bool or dtype that is passed by value."""
     v = value.v
     if isinstance(v, np.ndarray):
         return Unknown("a number that differs between iterations", (line, line))
@@ -181,14 +198,18 @@ def attribute(value: Num, kind: str, line: int) -> Attribute | Unknown:
         return Attribute(name or str(int(v)), int(v), line)
     if kind in ("int", "enum"):
         number = int(v)
-        text = value.text if value.text is not None and _NUMBER.fullmatch(value.text) and "." not in value.text else str(number)
+        text = (
+            value.text
+            if value.text is not None and _NUMBER.fullmatch(value.text) and "." not in value.text
+            else str(number)
+        )
         return Attribute(text, number, line)
     text = value.text if value.text is not None and _NUMBER.fullmatch(value.text) else repr_of(value)
     return Attribute(text, v, line)
 
 
 def handle_value(m: Machine, handle: Handle, name: str) -> Value:
-    """The model's object for a handle."""
+    """Return the model's object for a handle."""
     data, kind = handle.data, handle.kind
     why: Unk | None = data.get("why")
     if kind == "tensor":
@@ -222,7 +243,7 @@ def handle_value(m: Machine, handle: Handle, name: str) -> Value:
 
 
 def macro(m: Machine, node: Node, definition: Any) -> Any:
-    """A call of one of the sample's function-like macros."""
+    """Return a call of one of the sample's function-like macros."""
     arguments = node["arguments"].kids if "arguments" in node.fields else []
     position = len(node.source.bytes[: node.start].decode(errors="replace"))
     rest = node.source.prepared.blanked.get(position)

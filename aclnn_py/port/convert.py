@@ -33,7 +33,7 @@ _SEQUENCES = ("vector", "array", "initializer_list", "deque", "list", "span")
 
 
 def decay(value: Any) -> Any:
-    """An array as the pointer to its first element; a smart pointer as what it holds."""
+    """Return an array as the pointer to its first element; a smart pointer as what it holds."""
     if isinstance(value, Array):
         return Ptr(value, 0, value.elem)
     return value.value if isinstance(value, Smart) else value
@@ -56,7 +56,7 @@ def target(pointer: Any) -> tuple[Any, Any] | None:
 
 
 def load(pointer: Any) -> Any:
-    """What a pointer points to."""
+    """Return what a pointer points to."""
     place = target(pointer)
     if place is None:
         return pointer if isinstance(pointer, Unk) else Unk("memory that cannot be followed")
@@ -64,14 +64,14 @@ def load(pointer: Any) -> Any:
 
 
 def string_of(value: Any) -> str | None:
-    """The characters of a std::string, a literal or a char array; None when they are not known."""
+    """Return the characters of a std::string, a literal or a char array; None when they are not known."""
     value = decay(value)
     if isinstance(value, Text):
         return value.value
     if isinstance(value, Vector):
         value = Ptr(value.array, 0)
     if isinstance(value, Ptr) and isinstance(value.block, Array) and value.block.is_numeric:
-        out = []
+        out: list[str] = []
         for i in range(value.at, value.block.n):
             item = value.block.get(i)
             if not isinstance(item, Num):
@@ -86,7 +86,7 @@ def string_of(value: Any) -> str | None:
 
 
 def flat_type(value: Any) -> CType:
-    """The type of a value, as ``auto`` and template deduction find it."""
+    """Return the type of a value, as ``auto`` and template deduction find it."""
     if isinstance(value, Num):
         return CType(value.t)
     if isinstance(value, Vector):
@@ -105,7 +105,7 @@ def flat_type(value: Any) -> CType:
 
 
 def default(machine: Machine, ctype: CType, zero: bool = False) -> Any:
-    """A variable without initialiser: unknown unless its class initialises it (``zero``: value-initialised)."""
+    """Return a variable without initialiser: unknown unless its class initialises it (``zero``: value-initialised)."""
     if ctype.ptr:
         return NULL if zero else Unk("a pointer that was not initialised", machine.line)
     if numeric(ctype):
@@ -160,7 +160,7 @@ def _sequence(machine: Machine, items: list[Any], elem: CType) -> Vector:
 
 
 def array_of(machine: Machine, braces: Braces, elem: CType, extents: list[int | None]) -> Array:
-    """A C array from its initialiser, the rest zero."""
+    """Return a C array from its initialiser, the rest zero."""
     inner = extents[1:]
     n = extents[0] if extents and extents[0] is not None else len(braces.items)
     if inner:
@@ -223,7 +223,7 @@ def convert(machine: Machine, value: Any, ctype: CType) -> Any:
         return Text(text) if text is not None else Unk("a string that is not known", machine.line)
     if base in _SEQUENCES and isinstance(value, Braces):
         made = _braced_vector(machine, value, ctype)
-        if base == "array" and len(ctype.args) == 2 and isinstance(ctype.args[1], int):
+        if isinstance(made, Vector) and base == "array" and len(ctype.args) == 2 and isinstance(ctype.args[1], int):
             made.array.resize(ctype.args[1])
         return made
     if base in _SMART:
@@ -239,15 +239,13 @@ def convert(machine: Machine, value: Any, ctype: CType) -> Any:
     return value
 
 
-def _braced_vector(machine: Machine, value: Braces, ctype: CType) -> Vector:
+def _braced_vector(machine: Machine, value: Braces, ctype: CType) -> Vector | Unk:
     elem, items = ctype.arg(0), value.items
     # {{1, 2}} for a vector of numbers copies the inner list; {{{...}}} is left unknown
     if len(items) == 1 and isinstance(items[0], Braces) and numeric(elem):
         inner = items[0]
         if any(isinstance(i, Braces) for i in inner.items):
-            made = Vector(Array(elem))
-            made.array.forget(Unk("nested braces", value.line))
-            return made
+            return Unk("nested braces", value.line)
         if len(inner.items) != 1 or ctype.base == "array":
             return _sequence(machine, inner.items, elem)
     if len(items) == 1 and isinstance(items[0], Vector) and flat_type(items[0]).args == (elem,):
@@ -281,7 +279,7 @@ def _braced(machine: Machine, value: Braces, ctype: CType) -> Any:
 
 
 def map_key(value: Any) -> Any:
-    """A value as the key of a Python dict."""
+    """Return a value as the key of a Python dict."""
     if isinstance(value, Num):
         return value.v
     text = string_of(value)
@@ -289,7 +287,7 @@ def map_key(value: Any) -> Any:
 
 
 def repoint(pointer: Ptr, ctype: CType) -> Ptr:
-    """The pointer after a cast to another pointee type."""
+    """Return the pointer after a cast to another pointee type."""
     block = pointer.block
     if isinstance(block, Array) and block.is_numeric and numeric(ctype):
         size = block.elem.size or 1
@@ -304,4 +302,3 @@ def copy_in(machine: Machine, value: Any, ctype: CType) -> Any:
     elif isinstance(value, Array) and ctype.ptr == 0 and ctype.base != "carray":
         value = decay(value)
     return convert(machine, value, ctype)
-

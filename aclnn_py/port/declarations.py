@@ -15,7 +15,7 @@ __all__ = ["collect", "declare_all", "initialise", "members"]
 
 
 def function_of(node: Node, templates: list[str]) -> FunctionDef | None:
-    """The function that a definition or prototype declares."""
+    """Return the function that a definition or prototype declares."""
     declarator = node.get("declarator")
     inner = declarator
     while inner is not None and inner.kind not in ("function_declarator", "operator_cast"):
@@ -85,7 +85,10 @@ def _is_prototype(declarator: Node) -> bool:
         if inner is None:
             return False
         declarator = inner
-    return declarator.kind == "function_declarator" and declarator["declarator"].kind in ("identifier", "qualified_identifier")
+    return declarator.kind == "function_declarator" and declarator["declarator"].kind in (
+        "identifier",
+        "qualified_identifier",
+    )
 
 
 def _add_function(m: Machine, node: Node, templates: list[str]) -> None:
@@ -172,9 +175,9 @@ class Shared(Cell):
         self.owner, self.key = owner, key
 
     @property
-    def value(self) -> Any:  # type: ignore[override]
+    def value(self) -> Any:
         """The member's value."""
-        from .expressions import UnionCell
+        from .places import UnionCell
 
         return UnionCell(self.owner, self.key).get()
 
@@ -185,7 +188,7 @@ class Shared(Cell):
             self.owner.last = self.key
 
     def get(self, _index: Any = 0) -> Any:
-        """The member's value."""
+        """Return the member's value."""
         return self.value
 
     def set(self, _index: Any, value: Any) -> None:
@@ -227,7 +230,7 @@ def _enum(m: Machine, node: Node) -> None:
 
 
 def branch(m: Machine, node: Node) -> list[Node]:
-    """The children of a preprocessor conditional that count."""
+    """Return the children of a preprocessor conditional that count."""
     alternative = node.get("alternative")
     condition = node.get("condition") or node.get("name")
     if node.kind == "preproc_else":
@@ -299,7 +302,7 @@ def _declare(m: Machine, type_node: Node | None, declarator: Node, value: Node |
 
 
 def bind_structure(m: Machine, binding: Node, value: Any) -> None:
-    """``auto [a, b] = pair;``"""
+    """Declare the names of ``auto [a, b] = pair;``."""
     names = [k.text for k in binding.kids if k.kind == "identifier"]
     if isinstance(value, Pair):
         cells = value.cells
@@ -358,7 +361,9 @@ def _variable(m: Machine, name: str, ctype: CType, extents: list[Any], value: No
             cell = Cell(m.extra["construct"](m, ctype, got.items, True), ctype, name)
         elif not got.items:
             cell = Cell(default(m, ctype, True), ctype, name)
-        elif ctype.base in ("unique_ptr", "shared_ptr", "thread", "string") or (ctype.base == "auto" and len(got.items) == 1):
+        elif ctype.base in ("unique_ptr", "shared_ptr", "thread", "string") or (
+            ctype.base == "auto" and len(got.items) == 1
+        ):
             cell = Cell(m.extra["construct"](m, ctype, got.items), ctype, name)
         else:
             cell = Cell(copy_in(m, got, ctype), ctype, name)

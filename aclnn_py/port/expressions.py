@@ -2,163 +2,29 @@
 
 from __future__ import annotations
 
-import ast
-import math
-import re
 from typing import Any
 
-from . import names
-from .arithmetic import binary, bit_cast, cast, literal, unary, unknown
-from .convert import convert, copy_in, decay, load, target
-from .machine import Machine, evaluates, locates
-from .syntax import Node, fragment
-from .types import AUTO, CHAR, SIZES, CType, numeric
+from .arithmetic import binary, cast, unary, unknown
+from .convert import convert, copy_in, decay, load
+from .machine import Machine, evaluates
+from .syntax import Node
+from .types import AUTO, SIZES, CType
 from .values import (
-    NULL,
     Array,
     Braces,
     Cell,
     Closure,
     Handle,
-    Map,
     Num,
-    Pair,
     Ptr,
     Smart,
     Struct,
     Text,
     Unk,
-    Vector,
-    duplicate,
     truth,
 )
 
-__all__ = ["assign", "sizeof"]
-
-_CONSTANTS = {
-    "INFINITY": Num(math.inf, "float32"), "NAN": Num(math.nan, "float32"), "NULL": NULL, "nullptr": NULL,
-    "INT_MAX": Num(2**31 - 1), "INT32_MAX": Num(2**31 - 1), "INT_MIN": Num(-(2**31)), "INT64_MAX": Num(2**63 - 1, "int64"),
-    "UINT32_MAX": Num(2**32 - 1, "uint32"), "UINT16_MAX": Num(65535), "INT32_MIN": Num(-(2**31)),
-    "INT64_MIN": Num(-(2**63), "int64"), "UINT64_MAX": Num(2**64 - 1, "uint64"), "LONG_MAX": Num(2**63 - 1, "int64"),
-    "FLT_MAX": Num(3.4028234663852886e38, "float32"), "FLT_MIN": Num(1.1754943508222875e-38, "float32"),
-    "FLT_EPSILON": Num(2.0**-23, "float32"), "DBL_MAX": Num(1.7976931348623157e308, "float64"), "SIZE_MAX": Num(2**64 - 1, "uint64"),
-    "M_PI": Num(math.pi, "float64", "np.pi"), "EXIT_SUCCESS": Num(0), "EXIT_FAILURE": Num(1), "INT8_MAX": Num(127),
-    "true": Num(True, "bool", "True"), "false": Num(False, "bool", "False"), "INT8_MIN": Num(-128), "UINT8_MAX": Num(255),
-    "__FILE__": Text(""), "__LINE__": Num(0), "__func__": Text(""), "__FUNCTION__": Text(""),
-}  # fmt: skip
-
-
-@evaluates("number_literal")
-def _number(m: Machine, node: Node) -> Any:
-    if node.cache is None:
-        node.cache = literal(node.text) or m.unk(f"the number {node.text} is not understood", node)
-    return node.cache
-
-
-@evaluates("true", "false", "null", "nullptr")
-def _constant(m: Machine, node: Node) -> Any:
-    return _CONSTANTS[node.text]
-
-
-def _unescape(text: str) -> str:
-    try:
-        return str(ast.literal_eval(re.sub(r"\\([?%])", r"\1", text).replace("\n", " ")))
-    except (ValueError, SyntaxError):
-        return text.strip("\"'")
-
-
-@evaluates("string_literal", "raw_string_literal")
-def _string(m: Machine, node: Node) -> Any:
-    if node.cache is None:
-        text = node.text
-        node.cache = Text(text.split("(", 1)[1].rsplit(")", 1)[0] if text.startswith("R") else _unescape(text.lstrip("uUL8")))
-    return node.cache
-
-
-@evaluates("concatenated_string")
-def _strings(m: Machine, node: Node) -> Any:
-    parts = [m.eval(k) if k.kind.endswith("literal") else Text("%ld") for k in node.kids]
-    return Text("".join(p.value for p in parts if isinstance(p, Text)))
-
-
-@evaluates("char_literal")
-def _char(m: Machine, node: Node) -> Any:
-    text = _unescape(node.text)
-    return Num(ord(text[0]) if text else 0, "int8")
-
-
-@evaluates("identifier", "type_identifier", "field_identifier")
-def _identifier(m: Machine, node: Node) -> Any:
-    return lookup(m, node.text, node)
-
-
-def lookup(m: Machine, name: str, node: Node) -> Any:
-    """The value of a name."""
-    cell = m.scope.find(name)
-    if cell is not None:
-        return cell.value
-    constant = names.constant(name)
-    if constant is not None:
-        return constant
-    if name in _CONSTANTS:
-        return _CONSTANTS[name]
-    closure = m.function(name)
-    if closure is not None:
-        return closure
-    this = m.scope.find_this()
-    if this is not None and name in m.structs[this.kind].methods:
-        return Closure(name, m.structs[this.kind].methods[name], None, this)
-    macro = m.macros.get(name)
-    if macro is not None and macro.parameters is None and macro.body:
-        body = fragment(f"({macro.body})", node.line, m.file)
-        return m.eval(body.kids[0])
-    if name.startswith("acl"):
-        return Closure(name, [])  # an API function passed as a deleter
-    return Unk(f"{name} is not known", node.line)
-
-
-@evaluates("qualified_identifier")
-def _qualified(m: Machine, node: Node) -> Any:
-    inner = node["name"]
-    while inner.kind == "qualified_identifier":
-        inner = inner["name"]
-    if inner.kind == "template_function":
-        inner = inner["name"]
-    scope = node.get("scope")
-    if inner.text in ("value", "npos") and scope is not None:
-        return _trait(m, node, scope, inner.text)
-    return lookup(m, inner.text, node)
-
-
-def _trait(m: Machine, node: Node, scope: Node, name: str) -> Any:
-    if name == "npos":
-        return Num(2**64 - 1, "uint64")
-    inner: Node | None = node
-    while inner is not None and inner.kind == "qualified_identifier":
-        scope, inner = inner.get("scope") or scope, inner.get("name")
-    return type_trait(m, scope)
-
-
-def type_trait(m: Machine, node: Node) -> Any:
-    """``is_same<A, B>`` and the like."""
-    if node.kind not in ("template_type", "template_function"):
-        return m.unk("a type trait", node)
-    args = [m.type(a) for a in node["arguments"].kids]
-    name = node["name"].text.removesuffix("_v")
-    if name == "is_same" and len(args) == 2:
-        return Num(args[0].bare() == args[1].bare(), "bool")
-    kind = numeric(args[0]) if args else None
-    if name == "is_floating_point":
-        return Num(kind in ("float32", "float64"), "bool")
-    if name == "is_integral":
-        return Num(kind is not None and kind.startswith(("int", "uint", "bool")), "bool")
-    return m.unk("a type trait", node)
-
-
-@evaluates("template_function")
-def _template_value(m: Machine, node: Node) -> Any:
-    name = node["name"].text
-    return type_trait(m, node) if name.startswith("is_") else lookup(m, name, node)
+__all__ = ["assign", "bytes_of", "explicit", "sizeof"]
 
 
 @evaluates("parenthesized_expression", "condition_clause", "expression_statement")
@@ -311,7 +177,11 @@ def sizeof(m: Machine, node: Node) -> int | None:
     if inner.kind in ("identifier", "qualified_identifier") and m.scope.find(inner.text) is None:
         return _size(m, m.type(inner))
     place = m.lvalue(inner)
-    if place is not None and not isinstance(place[0].ctype, type(None)) and place[0].ctype.base not in ("auto", "carray"):
+    if (
+        place is not None
+        and not isinstance(place[0].ctype, type(None))
+        and place[0].ctype.base not in ("auto", "carray")
+    ):
         block = place[0]
         if isinstance(block, Cell) and isinstance(block.value, Array):
             return bytes_of(block.value)
@@ -399,7 +269,7 @@ def _cast(m: Machine, node: Node) -> Any:
 
 
 def explicit(m: Machine, value: Any, ctype: CType) -> Any:
-    """A cast that is written out; pointers take the new pointee type."""
+    """Return a cast that is written out; pointers take the new pointee type."""
     if ctype.base == "void" and not ctype.ptr:
         return value
     if isinstance(value, Text) and ctype.ptr:
@@ -448,113 +318,3 @@ def _new(m: Machine, node: Node) -> Any:
 
 
 # lvalues
-
-
-@locates("identifier", "field_identifier")
-def _variable(m: Machine, node: Node) -> Any:
-    cell = m.scope.find(node.text)
-    return (cell, 0) if cell is not None else None
-
-
-@locates("qualified_identifier")
-def _qualified_variable(m: Machine, node: Node) -> Any:
-    cell = m.scope.find(node["name"].text)
-    return (cell, 0) if cell is not None else None
-
-
-@locates("parenthesized_expression")
-def _parenthesized(m: Machine, node: Node) -> Any:
-    return m.lvalue(node.kids[0])
-
-
-@locates("pointer_expression")
-def _deref(m: Machine, node: Node) -> Any:
-    if node["operator"].text != "*":
-        return None
-    value = m.eval(node["argument"])
-    if isinstance(value, Smart):
-        value = value.value
-    return target(value)
-
-
-@locates("subscript_expression")
-def _subscript(m: Machine, node: Node) -> Any:
-    if node.cache is None:
-        indices = node.get("indices") or node["index"]
-        node.cache = (node["argument"], indices.kids[0] if indices.kind == "subscript_argument_list" else indices)
-    base, index = m.eval(node.cache[0]), m.eval(node.cache[1])
-    return element(m, base, index, node)
-
-
-def element(m: Machine, base: Any, index: Any, node: Node) -> tuple[Any, Any] | None:
-    """The place of ``base[index]``."""
-    if isinstance(base, Smart):
-        base = base.value
-    if isinstance(base, Map):
-        from .convert import map_key
-
-        key = map_key(index)
-        if key not in base.items:
-            base.items[key] = Cell(m.extra["default"](m, base.elem, True), base.elem)
-        return base.items[key], 0
-    if isinstance(base, Struct):
-        found = m.extra["operator"](m, "[]", base, index, node)
-        return (Cell(found, AUTO), 0)
-    if not isinstance(index, Num):
-        return None
-    at = index.v if not isinstance(index.v, (bool, float)) else int(index.v)
-    if isinstance(base, Vector):
-        return base.array, at
-    if isinstance(base, Array):
-        return base, at
-    if isinstance(base, Ptr):
-        return target(binary("+", base, index))
-    if isinstance(base, Text) and isinstance(at, int):
-        char = ord(base.value[at]) & 255 if 0 <= at < len(base.value) else 0
-        return Cell(Num(char, "int8"), CHAR), 0
-    return None
-
-
-@locates("field_expression")
-def _field(m: Machine, node: Node) -> Any:
-    value = m.eval(node["argument"])
-    if isinstance(value, Smart):
-        value = value.value
-    if isinstance(value, Ptr):
-        value = load(value)
-    name = node["field"].text
-    if isinstance(value, Struct):
-        cell = value.fields.get(name)
-        if cell is None:
-            return None
-        return (UnionCell(value, name), 0) if value.union else (cell, 0)
-    if isinstance(value, Pair) and name in ("first", "second"):
-        return value.cells[0 if name == "first" else 1], 0
-    if isinstance(value, Num) and name == "val":  # the bits of a half
-        return Cell(bit_cast(value, "uint16"), CType("uint16")), 0
-    return None
-
-
-class UnionCell(Cell):
-    """A member of a union: reading another member than was written gives the bytes."""
-
-    __slots__ = ("owner",)
-
-    def __init__(self, owner: Struct, name: str) -> None:
-        cell = owner.fields[name]
-        super().__init__(None, cell.ctype, name)
-        self.owner = owner
-
-    def get(self, _index: Any = 0) -> Any:
-        """The value, from the bytes of the member written last."""
-        last = self.owner.last
-        if last is None or last == self.name:
-            return self.owner.fields[self.name].value
-        kind = numeric(self.ctype)
-        value = self.owner.fields[last].value
-        return bit_cast(value, kind) if kind else Unk("a union seen as another member")
-
-    def set(self, _index: Any, value: Any) -> None:
-        """Write the member."""
-        self.owner.fields[self.name].value = duplicate(value)
-        self.owner.last = self.name

@@ -7,18 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import binary, cast
-from .convert import convert, copy_in, decay, default, flat_type, load
-from .expressions import explicit
-from .machine import FUNCTIONS, METHODS, FunctionDef, Machine, Running, Scope, evaluates
+from .convert import convert, copy_in, decay, flat_type
+from .machine import FunctionDef, Machine, Running, Scope
 from .syntax import Node
 from .types import AUTO, CType, declare, numeric
-from .values import NULL, Array, Braces, Cell, Closure, Num, Ptr, Smart, Struct, Text, Unk, Vector, duplicate, np_type
+from .values import NULL, Array, Cell, Closure, Num, Ptr, Struct, Text, Unk, Vector, np_type
 
-__all__ = ["call", "call_method", "construct", "invoke", "parameters_of", "poison"]
+__all__ = ["Alias", "Argument", "find_method", "invoke", "parameters_of", "poison", "reference", "run", "score"]
+
 
 MAX_DEPTH = 40
-_CASTS = frozenset({"static_cast", "reinterpret_cast", "const_cast", "dynamic_cast"})
 
 
 class Alias(Cell):
@@ -31,7 +29,7 @@ class Alias(Cell):
         self.block, self.at = block, at
 
     def get(self, _index: Any = 0) -> Any:
-        """The element."""
+        """Return the element."""
         return self.block.get(self.at)
 
     def set(self, _index: Any, value: Any) -> None:
@@ -39,7 +37,7 @@ class Alias(Cell):
         self.block.set(self.at, value)
 
     @property
-    def value(self) -> Any:  # type: ignore[override]
+    def value(self) -> Any:
         """The element."""
         return self.block.get(self.at)
 
@@ -50,13 +48,13 @@ class Alias(Cell):
 
 
 def reference(place: tuple[Any, Any]) -> Cell:
-    """The cell that a reference to a place is."""
+    """Return the cell that a reference to a place is."""
     block, at = place
     return block if type(block) is Cell else Alias(block, at)
 
 
 def parameters_of(node: Node) -> list[Node]:
-    """The parameter declarations of a parameter list, ``(void)`` left out."""
+    """Return the parameter declarations of a parameter list, ``(void)`` left out."""
     found = [k for k in node.kids if k.kind.endswith("parameter_declaration") or k.kind == "variadic_parameter"]
     return [] if len(found) == 1 and found[0].text.strip() == "void" else found
 
@@ -94,25 +92,6 @@ class Argument:
             self.machine.scope = outer
 
 
-def _arguments(m: Machine, node: Node | None) -> list[Argument]:
-    return [Argument(m, k) for k in node.kids] if node is not None else []
-
-
-def _template_arguments(m: Machine, node: Node | None) -> list[CType | Any]:
-    if node is None:
-        return []
-    return [_template_argument(m, k) for k in node.kids]
-
-
-def _template_argument(m: Machine, node: Node) -> Any:
-    """A type, or the value of a constant, which reads like a type."""
-    if node.kind != "type_descriptor":
-        return m.eval(node)
-    name = node.text.split("::")[-1].strip()
-    cell = m.scope.find(name)
-    return cell.value if cell is not None and m.scope.find_type(name) is None else m.type(node)
-
-
 def _unify(pattern: CType, actual: CType, found: dict[str, CType], names: list[str]) -> None:
     if pattern.base in names and actual.base != "auto":
         if actual.ptr >= pattern.ptr:
@@ -123,7 +102,7 @@ def _unify(pattern: CType, actual: CType, found: dict[str, CType], names: list[s
             _unify(p, a, found, names)
 
 
-def _score(m: Machine, definition: FunctionDef, arguments: list[Argument]) -> int:
+def score(m: Machine, definition: FunctionDef, arguments: list[Argument]) -> int:
     """How well the parameter types fit; -1 when the count does not."""
     required = [p for p in definition.parameters if p.kind == "parameter_declaration"]
     most = len(definition.parameters)
@@ -150,7 +129,7 @@ def invoke(m: Machine, closure: Closure, arguments: list[Argument], templates: l
     """Call a function of the sample."""
     candidates = closure.candidates
     if len(candidates) > 1:
-        scored = [(s, d) for d in candidates if (s := _score(m, d, arguments)) >= 0]
+        scored = [(s, d) for d in candidates if (s := score(m, d, arguments)) >= 0]
         if templates:
             scored = [(s, d) for s, d in scored if d.templates] or scored
         candidates = [d for s, d in scored if s == max(s for s, _ in scored)]
@@ -166,14 +145,14 @@ def invoke(m: Machine, closure: Closure, arguments: list[Argument], templates: l
         return converted
     if m.depth >= MAX_DEPTH:
         return m.unk(f"{closure.name} calls itself too deeply", node)
-    return _run(m, closure, candidates[0], arguments, templates, node)
+    return run(m, closure, candidates[0], arguments, templates, node)
 
 
 _HALF = re.compile(r"float|half|fp16|bf16|fp32", re.I)
 
 
 def _conversion_of_result(closure: Closure, arguments: list[Argument], node: Node) -> Unk | None:
-    """A number that was read back, given to the sample's own conversion from half: still that number."""
+    """Return a number that was read back, given to the sample's own conversion from half: still that number."""
     if len(arguments) != 1 or closure.this is not None or not _HALF.search(closure.name):
         return None
     value = arguments[0].value
@@ -183,7 +162,7 @@ def _conversion_of_result(closure: Closure, arguments: list[Argument], node: Nod
 
 
 def _for_each(m: Machine, closure: Closure, arguments: list[Argument], templates: list[Any], node: Node) -> Any:
-    """A function of numbers for all iterations of a loop: called once for each set of arguments that differs."""
+    """Return a function of numbers for all iterations of a loop: called once for each set of arguments that differs."""
     values = [a.value for a in arguments]
     varying = [i for i, v in enumerate(values) if isinstance(v, Num) and isinstance(v.v, np.ndarray)]
     device = next((v for v in values if isinstance(v, Unk)), None)
@@ -211,7 +190,10 @@ def _for_each(m: Machine, closure: Closure, arguments: list[Argument], templates
         m.vector = True
 
 
-def _run(m: Machine, closure: Closure, d: FunctionDef, arguments: list[Argument], templates: list[Any], node: Node) -> Any:
+def run(
+    m: Machine, closure: Closure, d: FunctionDef, arguments: list[Argument], templates: list[Any], node: Node
+) -> Any:
+    """Run one function: bind its parameters, execute its body."""
     parent = closure.scope or d.scope or m.globals
     scope = Scope(parent, closure.this)
     found: dict[str, CType] = {}
@@ -253,7 +235,9 @@ def _run(m: Machine, closure: Closure, d: FunctionDef, arguments: list[Argument]
     frame = m.running[-1]
     key = (d.name, d.node.line)
     frame.calls[key] = frame.calls.get(key, -1) + 1
-    m.running.append(Running("function", closure.name if closure.name != "lambda" else d.name, d.node.line, frame.calls[key]))
+    m.running.append(
+        Running("function", closure.name if closure.name != "lambda" else d.name, d.node.line, frame.calls[key])
+    )
     m.depth += 1
     scope.returns = m.declared(d.returns, _return_declarator(d))[0] if d.returns is not None else AUTO
     try:
@@ -286,7 +270,11 @@ def _bind(m: Machine, argument: Argument, ctype: CType, parameter: Node) -> Cell
             block = place[0]
             same = numeric(bare) is None or numeric(bare) == numeric(block.ctype)
             if same or bare.base == "auto":
-                if isinstance(block, Cell) and isinstance(block.value, (Array, Text)) and bare.base in ("string", "vector"):
+                if (
+                    isinstance(block, Cell)
+                    and isinstance(block.value, (Array, Text))
+                    and bare.base in ("string", "vector")
+                ):
                     return Cell(copy_in(m, block.value, bare), bare)
                 return reference(place)
         value = argument.value
@@ -297,7 +285,7 @@ def _bind(m: Machine, argument: Argument, ctype: CType, parameter: Node) -> Cell
 
 
 def poison(m: Machine, value: Any, why: Unk) -> None:
-    """What something that is not understood may have written through a pointer becomes unknown."""
+    """Return what something that is not understood may have written through a pointer becomes unknown."""
     value = decay(value)
     if isinstance(value, Ptr):
         block = value.block
@@ -318,85 +306,8 @@ def poison(m: Machine, value: Any, why: Unk) -> None:
 # call expressions
 
 
-@evaluates("call_expression")
-def call(m: Machine, node: Node) -> Any:
-    """Evaluate a call."""
-    if node.cache is None:
-        node.cache = _callee(node["function"])
-    name, templates, qualifier = node.cache
-    function, arguments = node["function"], node.get("arguments")
-    if function.kind == "field_expression":
-        return _method(m, node, function, arguments)
-    if name in _CASTS and templates is not None:
-        ctype = m.type(templates.kids[0])
-        argument = arguments.kids[0] if arguments is not None else None
-        if ctype.ref and argument is not None:
-            place = m.lvalue(argument)
-            if place is not None:
-                return load(convert(m, Ptr(place[0], place[1], place[0].ctype), ctype.bare().pointer()))
-        return explicit(m, m.eval(argument), ctype) if argument is not None else m.unk("a cast", node)
-    if name in m.macros and m.macros[name].parameters is not None:
-        return m.extra["macro"](m, node, m.macros[name])
-    cell = m.scope.find(name) if not qualifier else None
-    if cell is not None:
-        return call_value(m, cell.value, _arguments(m, arguments), node)
-    if name in FUNCTIONS and (name not in m.functions or qualifier.startswith("std")):
-        values = [m.eval(k) for k in arguments.kids] if arguments is not None else []
-        return FUNCTIONS[name](m, node, values)
-    closure = _resolve(m, name, qualifier)
-    if closure is not None:
-        return invoke(m, closure, _arguments(m, arguments), _template_arguments(m, templates), node)
-    ctype = m.type(function if templates is None else _as_type(function))
-    if ctype.base in m.structs or numeric(ctype) or ctype.size is not None or ctype.base in _CONSTRUCTIBLE:
-        values = [m.eval(k) for k in arguments.kids] if arguments is not None else []
-        return construct(m, ctype, values)
-    if function.kind in ("lambda_expression", "call_expression", "parenthesized_expression", "subscript_expression", "pointer_expression"):
-        return call_value(m, m.eval(function), _arguments(m, arguments), node)
-    return m.extra["api"](m, node, name)
-
-
-_CONSTRUCTIBLE = ("vector", "string", "pair", "tuple", "unique_ptr", "shared_ptr", "thread", "complex", "map", "set", "function")
-
-
-def _as_type(function: Node) -> Node:
-    """A template_function seen as the template_type that it names."""
-    node = Node(function.kind.replace("template_function", "template_type"), function.start, function.end, function.line, function.source)
-    node.kids, node.named, node.fields = function.kids, function.named, dict(function.fields)
-    if "name" in node.fields and node.fields["name"].kind in ("template_function", "qualified_identifier"):
-        node.fields["name"] = _as_type(node.fields["name"])
-        node.kids = [_as_type(k) if k is function.fields["name"] else k for k in function.kids]
-    return node
-
-
-def _callee(node: Node) -> tuple[str, Node | None, str]:
-    """Unqualified name, template arguments and qualifier of what is called."""
-    qualifier = ""
-    while node.kind == "qualified_identifier":
-        scope = node.get("scope")
-        qualifier += (scope.text if scope is not None else "") + "::"
-        node = node["name"]
-    if node.kind == "template_function":
-        name, templates = node["name"], node["arguments"]
-        while name.kind == "qualified_identifier":
-            qualifier += name["scope"].text + "::" if "scope" in name.fields else "::"
-            name = name["name"]
-        return name.text, templates, qualifier
-    return node.text, None, qualifier
-
-
-def _resolve(m: Machine, name: str, qualifier: str) -> Closure | None:
-    this = m.scope.find_this()
-    owner = qualifier.rstrip(":").split("::")[-1]
-    if owner in m.structs and name in m.structs[owner].methods:
-        return Closure(name, m.structs[owner].methods[name], m.structs[owner].scope, this)
-    if this is not None and not qualifier:
-        found = _find_method(m, this.kind, name)
-        if found is not None:
-            return Closure(name, found, None, this)
-    return m.function(name)
-
-
-def _find_method(m: Machine, kind: str, name: str) -> list[FunctionDef] | None:
+def find_method(m: Machine, kind: str, name: str) -> list[FunctionDef] | None:
+    """Return the methods of that name in a class or its first bases."""
     definition = m.structs.get(kind)
     while definition is not None:
         if name in definition.methods:
@@ -405,148 +316,4 @@ def _find_method(m: Machine, kind: str, name: str) -> list[FunctionDef] | None:
     return None
 
 
-def call_value(m: Machine, value: Any, arguments: list[Argument], node: Node) -> Any:
-    """Call what a variable holds."""
-    value = decay(value)
-    if isinstance(value, Ptr):
-        value = load(value)
-    if isinstance(value, Closure):
-        if not value.candidates and value.name.startswith("acl"):
-            values = [a.value for a in arguments]
-            if value.name in FUNCTIONS:
-                return FUNCTIONS[value.name](m, node, values)
-            if len(values) == 4:  # a second stage through a function pointer
-                m.extra["stage_two"](m, value.name, values, node)
-            return Num(0)
-        return invoke(m, value, arguments, [], node)
-    if isinstance(value, Struct):
-        found = _find_method(m, value.kind, "operator()")
-        if found is not None:
-            return invoke(m, Closure("operator()", found, None, value), arguments, [], node)
-    for argument in arguments:
-        poison(m, argument.value, Unk(f"{node['function'].text} is not understood", node.line))
-    return value if isinstance(value, Unk) else m.unk(f"{node['function'].text[:40]} is not understood", node)
-
-
-def _method(m: Machine, node: Node, function: Node, arguments: Node | None) -> Any:
-    base = m.eval(function["argument"])
-    field = function["field"]
-    templates = None
-    if field.kind in ("template_method", "template_function"):
-        templates, field = field["arguments"], field["name"]
-    elif field.kind == "dependent_name":
-        field = field.kids[-1]
-    name = field.text
-    arrow = function.get("operator") is not None and function["operator"].text == "->"
-    if isinstance(base, Smart) and arrow:
-        base = base.value
-    if isinstance(base, Ptr) and arrow:
-        base = load(base)
-    if isinstance(base, Struct):
-        if name in base.fields:
-            return call_value(m, base.fields[name].value, _arguments(m, arguments), node)
-        found = _find_method(m, base.kind, name)
-        if found is not None:
-            closure = Closure(name, found, None, base)
-            return invoke(m, closure, _arguments(m, arguments), _template_arguments(m, templates), node)
-    return call_method(m, base, name, [m.eval(k) for k in arguments.kids] if arguments is not None else [], node)
-
-
-def call_method(m: Machine, base: Any, name: str, values: list[Any], node: Node) -> Any:
-    """Call a method of a library object."""
-    handler = METHODS.get(type(base), {}).get(name)
-    if handler is not None:
-        return handler(m, base, values, node)
-    for value in values:
-        poison(m, value, Unk(f"{name} is not understood", node.line))
-    if isinstance(base, (Vector, Array)):
-        poison(m, Ptr(base.array if isinstance(base, Vector) else base), Unk(f"{name} is not understood", node.line))
-    return base if isinstance(base, Unk) else m.unk(f"{name} is not understood", node)
-
-
 # objects
-
-
-def construct(m: Machine, ctype: CType, values: list[Any], braces: bool = False) -> Any:
-    """An object of that type from constructor arguments (``braces``: an aggregate's members)."""
-    definition = m.structs.get(ctype.base) if not ctype.ptr else None
-    if definition is None:
-        return m.extra["build"](m, ctype, values)
-    made = Struct(ctype.base, definition.union)
-    outer = m.scope
-    m.scope = Scope(definition.scope, made)
-    for name, given in zip(definition.templates, ctype.args, strict=False):
-        if isinstance(given, CType):
-            m.scope.add_type(name, given)
-    scope = m.scope
-    constructors = definition.methods.get(ctype.base, [])
-    try:
-        m.extra["members"](m, definition, made)
-        if len(values) == 1 and isinstance(values[0], Struct) and values[0].kind == ctype.base:
-            return duplicate(values[0])
-        if constructors:
-            arguments = [Argument(m, None, v) for v in values]
-            fitting = [c for c in constructors if _score(m, c, arguments) >= 0 and c.body is not None]
-            if fitting:
-                best = max(fitting, key=lambda c: _score(m, c, arguments))
-                _run(m, Closure(ctype.base, [best], scope, made), best, arguments, [], best.node)
-            elif values:
-                return m.unk(f"a constructor of {ctype.base}")
-            return made
-        for cell, value in zip(made.fields.values(), values, strict=False):
-            if isinstance(cell.value, Array) and isinstance(value, Braces):
-                new = m.extra["array_of"](m, value, cell.value.elem, [cell.value.n])
-                cell.value = new
-            else:
-                cell.value = copy_in(m, value, cell.ctype)
-        if braces:
-            for cell in list(made.fields.values())[len(values) :]:
-                if isinstance(cell.value, Unk):
-                    cell.value = default(m, cell.ctype, True)
-        return made
-    finally:
-        m.scope = outer
-
-
-def operator(m: Machine, op: str, a: Any, b: Any, node: Node) -> Any:
-    """An operator of the sample's own classes."""
-    if isinstance(a, Struct):
-        found = _find_method(m, a.kind, f"operator{op}")
-        if found is not None:
-            return invoke(m, Closure(f"operator{op}", found, None, a), [Argument(m, None, b)], [], node)
-    closure = m.function(f"operator{op}")
-    if closure is not None:
-        return invoke(m, closure, [Argument(m, None, a), Argument(m, None, b)], [], node)
-    x, y = (conversion(m, v, AUTO) if isinstance(v, Struct) else v for v in (a, b))
-    return binary(op, x, y) if not isinstance(x, Struct) and not isinstance(y, Struct) else m.unk(f"operator {op}", node)
-
-
-def conversion(m: Machine, value: Struct, ctype: CType) -> Any:
-    """What a conversion operator of a class gives."""
-    for name, found in (m.structs[value.kind].methods if value.kind in m.structs else {}).items():
-        if name.startswith("operator ") and found[0].body is not None:
-            result = invoke(m, Closure(name, found, None, value), [], [], found[0].node)
-            return cast(result, ctype.base) if numeric(ctype) else result
-    return m.unk(f"an object of type {value.kind}")
-
-
-@evaluates("lambda_expression")
-def _lambda(m: Machine, node: Node) -> Any:
-    declarator = node.get("declarator")
-    parameters = declarator.get("parameters") if declarator is not None else None
-    definition = FunctionDef("lambda", node, node["body"], parameters_of(parameters) if parameters is not None else [])
-    definition.templates = []
-    return Closure("lambda", [definition], _captured(m, node))
-
-
-def _captured(m: Machine, node: Node) -> Scope:
-    """The scope that a lambda sees: the enclosing one, with copies of what it captures by value."""
-    scope = Scope(m.scope)
-    for capture in node["captures"].kids if "captures" in node.fields else []:
-        if capture.kind == "identifier":
-            cell = m.scope.find(capture.text)
-            if cell is not None:
-                scope.vars[capture.text] = Cell(duplicate(cell.value), cell.ctype, cell.name)
-        elif capture.kind == "lambda_capture_initializer":
-            scope.vars[capture["left"].text] = Cell(m.eval(capture["right"]), AUTO)
-    return scope

@@ -11,7 +11,7 @@ from .convert import decay, target
 from .machine import Machine
 from .syntax import Node
 from .types import NUMERIC, numeric
-from .values import Array, Cell, Num, Ptr, Unk, Vector
+from .values import Array, Cell, Closure, Num, Ptr, Unk, Vector
 
 __all__ = ["fast_loop", "range_loop"]
 
@@ -24,7 +24,8 @@ _ALLOWED = frozenset({
     "cast_expression", "type_descriptor", "primitive_type", "type_identifier", "qualified_identifier",
     "namespace_identifier", "template_function", "template_argument_list", "declaration", "init_declarator",
     "sizeof_expression", "true", "false", "for_statement", "update_expression", "sized_type_specifier",
-    "placeholder_type_specifier", "auto", "type_qualifier", "template_type", "char_literal", "character", "pointer_expression",
+    "placeholder_type_specifier", "auto", "type_qualifier", "template_type", "char_literal", "character",
+    "pointer_expression",
 })  # fmt: skip
 _PURE = frozenset({
     "sin", "cos", "exp", "sqrt", "fabs", "abs", "pow", "log", "tanh", "floor", "ceil", "fmod", "static_cast", "min",
@@ -94,20 +95,24 @@ def _suits(m: Machine, body: Node, name: str) -> bool:
                 targets.add(_root(left).start)
             else:
                 return False
-        elif node.kind == "update_expression" and node["argument"].text not in own:
-            return False
-        elif node.kind == "pointer_expression":
+        elif (
+            node.kind == "update_expression" and node["argument"].text not in own
+        ) or node.kind == "pointer_expression":
             return False
     return not any(n.kind == "identifier" and n.text in written and n.start not in targets for n in body.walk())
 
 
 def _harmless(m: Machine, node: Node, name: str) -> bool:
-    """Whether a call only computes: a type, a small function of the sample, or something unknown such as a random number."""
-    if node.kind in ("primitive_type", "parenthesized_expression") or m.scope.find_type(name) is not None or name in NUMERIC:
+    """Return whether a call only computes: a type, a function of numbers, something unknown (a random number)."""
+    if (
+        node.kind in ("primitive_type", "parenthesized_expression")
+        or m.scope.find_type(name) is not None
+        or name in NUMERIC
+    ):
         return True
     cell = m.scope.find(name)
     if cell is not None:
-        return isinstance(cell.value, Unk)
+        return isinstance(cell.value, Unk) or (isinstance(cell.value, Closure) and _pure_function(cell.value))
     if name in ("rand", "aclFloatToFloat16", "aclFloat16ToFloat") and name not in m.functions:
         return True
     closure = m.function(name)
@@ -116,8 +121,12 @@ def _harmless(m: Machine, node: Node, name: str) -> bool:
 
 def _pure_function(closure: Any) -> bool:
     """Whether a function of the sample takes numbers and only computes one from them."""
+    if not closure.candidates:
+        return False
     definition = closure.candidates[-1]
-    if definition.body is None or any("&" in p.text or "*" in p.text or "vector" in p.text for p in definition.parameters):
+    if definition.body is None or any(
+        "&" in p.text or "*" in p.text or "vector" in p.text for p in definition.parameters
+    ):
         return False
     return not any(word in definition.body.text for word in ("acl", "print", "cout", "static ", "push_back"))
 
@@ -160,7 +169,7 @@ def fast_loop(m: Machine, node: Node) -> bool:
 
 
 def _give_up(m: Machine, node: Node, n: int) -> bool:
-    """A loop that is too long to follow step by step leaves what it changes unknown."""
+    """Return a loop that is too long to follow step by step leaves what it changes unknown."""
     if n <= MOST:
         return False
     m.extra["uncertain"](m, [node["body"]], m.unk(f"a loop of {n:,} iterations", node))
@@ -189,7 +198,7 @@ class _Vectorised:
         return False
 
     def inner(self, node: Node) -> bool:
-        """A loop inside: its own counter runs step by step."""
+        """Return a loop inside: its own counter runs step by step."""
         m = self.m
         if node.get("initializer") is None:
             return False
@@ -208,11 +217,14 @@ class _Vectorised:
         return True
 
     def store(self, node: Node) -> bool:
-        """An assignment to an element or a variable of the body, or a push_back."""
+        """Return an assignment to an element or a variable of the body, or a push_back."""
         m = self.m
         if node.kind == "assignment_expression" and node["left"].kind == "subscript_expression":
             value = m.eval(node["right"])
-            base, index = m.eval(node["left"]["argument"]), m.eval((node["left"].get("indices") or node["left"]["index"]).kids[0])
+            base, index = (
+                m.eval(node["left"]["argument"]),
+                m.eval((node["left"].get("indices") or node["left"]["index"]).kids[0]),
+            )
             base = decay(base)
             array = base.array if isinstance(base, Vector) else None
             if isinstance(base, Ptr):
@@ -227,7 +239,11 @@ class _Vectorised:
             return True
         if node.kind == "call_expression":
             base = m.eval(node["function"]["argument"])
-            if node["function"]["field"].text != "push_back" or not isinstance(base, Vector) or any(s[0] is base.array for s in self.stores):
+            if (
+                node["function"]["field"].text != "push_back"
+                or not isinstance(base, Vector)
+                or any(s[0] is base.array for s in self.stores)
+            ):
                 return False
             value = m.eval(node["arguments"].kids[0])
             if not isinstance(value, (Num, Unk)) or not numeric(base.array.elem):
@@ -322,7 +338,7 @@ def _only_prints(m: Machine, body: Node) -> bool:
 
 
 def _print_once(m: Machine, node: Node, body: Node, n: int) -> bool:
-    """A loop that prints many elements: its first iteration stands for all."""
+    """Return a loop that prints many elements: its first iteration stands for all."""
     before = {id(p): p.count for r in m.reads for p in r.prints.values()}
     m.exec(body)
     for read in m.reads:
@@ -330,5 +346,3 @@ def _print_once(m: Machine, node: Node, body: Node, n: int) -> bool:
             if step.count is not None and step.count != before.get(id(step), 0):
                 step.count += n - 1
     return True
-
-

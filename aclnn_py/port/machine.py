@@ -42,7 +42,7 @@ class Scope:
         self.returns: CType | None = None
 
     def find(self, name: str) -> Cell | None:
-        """The variable of that name, a member of ``this`` included."""
+        """Return the variable of that name, a member of ``this`` included."""
         scope: Scope | None = self
         while scope is not None:
             cell = scope.vars.get(name)
@@ -54,7 +54,7 @@ class Scope:
         return None
 
     def find_this(self) -> Struct | None:
-        """The object whose method runs."""
+        """Return the object whose method runs."""
         scope: Scope | None = self
         while scope is not None:
             if scope.this is not None:
@@ -69,7 +69,7 @@ class Scope:
         self.types[name] = ctype
 
     def find_type(self, name: str) -> CType | None:
-        """The typedef, alias or template parameter of that name."""
+        """Return the typedef, alias or template parameter of that name."""
         scope: Scope | None = self
         while scope is not None:
             if scope.types is not None and name in scope.types:
@@ -142,7 +142,7 @@ class Machine:
     # evaluation
 
     def eval(self, node: Node) -> Any:
-        """The value of an expression."""
+        """Return the value of an expression."""
         self.budget -= 1
         if self.budget < 0:
             raise Stop("the sample runs longer than can be followed")
@@ -172,7 +172,7 @@ class Machine:
     # types
 
     def type(self, node: Node) -> CType:
-        """The type that a node names, typedefs resolved."""
+        """Return the type that a node names, typedefs resolved."""
         return type_of(node, self._lookup, self._constant)
 
     def declared(self, type_node: Node | None, declarator: Node | None) -> tuple[CType, Node | None, list[Node | None]]:
@@ -195,7 +195,7 @@ class Machine:
     # reporting
 
     def unk(self, reason: str, node: Node | None = None) -> Unk:
-        """An unknown value met at a node."""
+        """Return an unknown value met at a node."""
         return Unk(reason, node.line if node is not None else self.line)
 
     def note(self, text: str, line: int | None = None) -> None:
@@ -205,11 +205,11 @@ class Machine:
             self.program.notes.append(note)
 
     def unknown(self, reason: str, first: int, last: int | None = None, source: str = "") -> Unknown:
-        """An Unknown for the program."""
+        """Return an Unknown for the program."""
         return Unknown(reason, (first, last or first), self.file, source)
 
     def frames(self) -> tuple[Frame, ...]:
-        """The loops and functions around this moment, main left out."""
+        """Return the loops and functions around this moment, main left out."""
         return tuple(Frame(r.kind, r.name, r.line, r.index, r.values) for r in self.running[2:])
 
     def emit(self, step: Call | Print | Check | Unknown) -> None:
@@ -227,12 +227,12 @@ class Machine:
         return cell
 
     def function(self, name: str) -> Closure | None:
-        """A function of the sample by name."""
+        """Return a function of the sample by name."""
         found = self.functions.get(name)
         return Closure(name, list(found)) if found else None
 
     def source_of(self, node: Node) -> Source:
-        """The file of a node."""
+        """Return the file of a node."""
         return node.source
 
 
@@ -287,5 +287,5 @@ def method(kind: type, *names: str) -> Callable[[Any], Any]:
 
 
 def texts_of(nodes: Sequence[Node]) -> list[str]:
-    """The source texts of nodes."""
+    """Return the source texts of nodes."""
     return [n.text for n in nodes]

@@ -8,12 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 __all__ = ["Macro", "Prepared", "prepare"]
 
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\(([^)]*)\))?((?:.*\\\n)*.*)", re.M)
-_C_LINKAGE = re.compile(r'^[ \t]*#[ \t]*ifdef[ \t]+__cplusplus\s*\n\s*(?:extern\s+"C"\s*\{|\})\s*\n\s*#[ \t]*endif', re.M)
-_STATEMENT = re.compile(r";|\{|^\s*(?:return|goto|break|continue|throw|delete|do|if|for|while)\b|^\s*$|^\s*[\w:]+\s*[*&]+\s*$")
+_C_LINKAGE = re.compile(
+    r'^[ \t]*#[ \t]*ifdef[ \t]+__cplusplus\s*\n\s*(?:extern\s+"C"\s*\{|\})\s*\n\s*#[ \t]*endif', re.M
+)
+_STATEMENT = re.compile(
+    r";|\{|^\s*(?:return|goto|break|continue|throw|delete|do|if|for|while)\b|^\s*$|^\s*[\w:]+\s*[*&]+\s*$"
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,8 @@ class Prepared:
 
 def _closing(text: str, start: int) -> list[int] | None:
     """Positions of the top-level commas and of the closing bracket of the argument list opened at ``start``."""
-    depth, i, marks = 0, start, []
+    depth, i = 0, start
+    marks: list[int] = []
     while i < len(text):
         c = text[i]
         if c in "\"'":
@@ -85,29 +91,35 @@ def _expand(macro: Macro, arguments: list[str]) -> str:
         name = name.removesuffix("...")
         value = ", ".join(arguments[i:]) if (names[i].endswith("...")) else arguments[i] if i < len(arguments) else ""
         name = name or "__VA_ARGS__"
-        body = re.sub(rf"\s*##\s*\b{name}\b|\b{name}\b\s*##\s*|\b{name}\b", lambda m, v=value.strip(): v, body)  # type: ignore[misc]
+        text = value.strip().replace("\\", r"\\")
+        if not text:  # GNU's , ## swallows the comma
+            body = re.sub(rf",\s*##\s*\b{name}\b", "", body)
+        body = re.sub(rf"\s*##\s*\b{name}\b|\b{name}\b\s*##\s*|\b{name}\b", text, body)
     return body
 
 
 def _writes(macro: Macro) -> bool:
     """Whether the body itself makes acl calls or declarations, so that its text is needed."""
     body = re.sub(r"aclGetRecentErrMsg|aclFinalize|aclrt(Reset|Destroy|Free)\w*", "", macro.body)
-    return bool(re.search(r"\bacl(nn|rt)?[A-Z]\w*\s*\(|##\s*GetWorkspaceSize|GetWorkspaceSize\s*##|##\w", body)) and (
-        not macro.prints
-    )
+    return bool(
+        re.search(
+            r"\bacl(nn|rt)?[A-Z]\w*\s*\(|##\s*GetWorkspaceSize|GetWorkspaceSize\s*##|##\s*(?!__VA_ARGS__)\w", body
+        )
+    ) and (not macro.prints)
 
 
 def prepare(source: str, known: Mapping[str, Macro] | None = None) -> Prepared:
-    """Blank comments and all but the first argument of macro calls that C++ could not parse as an expression.
+    r"""Blank comments and all but the first argument of macro calls that C++ could not parse as an expression.
 
     ``known`` are macros of other files of the sample.
 
     Examples
     --------
-    >>> prepare("#define CHECK(c, r) if (!(c)) { r; }\\nCHECK(ok, return 1);").text.splitlines()[1]
+    >>> prepare("#define CHECK(c, r) if (!(c)) { r; }\nCHECK(ok, return 1);").text.splitlines()[1]
     'CHECK(ok          );'
     """
     text = _C_LINKAGE.sub(lambda m: _blank(m[0]), strip_comments(source))
+    text = re.sub(r"(?<=\")(\s*)PRI([diuxX]\w+)", r'\1""   ', text)  # a format between two strings
     macros: dict[str, Macro] = dict(known or {})
 
     def define(match: re.Match[str]) -> str:
@@ -131,7 +143,7 @@ def prepare(source: str, known: Mapping[str, Macro] | None = None) -> Prepared:
             marks = _closing(out.text, match.end() - 1)
             if marks is None or len(marks) < 2:
                 continue
-            rest = [out.text[a + 1 : b] for a, b in zip(marks[:-1], marks[1:], strict=True)]
+            rest = [out.text[a + 1 : b] for a, b in pairwise(marks)]
             if macros[match[1]].checks or any(_STATEMENT.search(r) for r in rest):
                 first, last = marks[0], marks[-1]
                 out.blanked[match.start()] = out.text[first + 1 : last]
@@ -149,7 +161,7 @@ def _expand_all(text: str, macro: Macro) -> str:
         if marks is None:
             break
         edges = [match.end() - 1, *marks]
-        arguments = [text[a + 1 : b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        arguments = [text[a + 1 : b] for a, b in pairwise(edges)]
         new = re.sub(r"\s+", " ", _expand(macro, arguments))
         lines = text.count("\n", match.start(), marks[-1])
         text = text[: match.start()] + new + "\n" * lines + text[marks[-1] + 1 :]

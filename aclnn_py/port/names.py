@@ -41,7 +41,7 @@ _CONSTANTS = {
 
 
 def constant(name: str) -> Num | None:
-    """The enumerator of that name; all error codes are some non-zero number, since calls succeed here."""
+    """Return the enumerator of that name; all error codes are some non-zero number, since calls succeed here."""
     found = _CONSTANTS.get(name)
     if found is None and name.startswith(("ACL_ERROR_", "ACLNN_ERR_")):
         return Num(500000, "int32", name)

@@ -45,7 +45,7 @@ class Golden:
 
 
 def read_back(m: Machine, to: Any, source: Any, count: Any, node: Node) -> None:
-    """A copy from the device to the host."""
+    """Return a copy from the device to the host."""
     to, source = decay(to), decay(source)
     memory: Handle = source.block
     nbytes = int(count.v) if isinstance(count, Num) else None
@@ -60,7 +60,13 @@ def read_back(m: Machine, to: Any, source: Any, count: Any, node: Node) -> None:
     if handle is None and tensors:
         handle = tensors[-1]
     block = to.block if isinstance(to, Ptr) else None
-    size = block.data.itemsize if isinstance(block, Array) and block.is_numeric else block.ctype.size if isinstance(block, Cell) else None
+    size = (
+        block.data.itemsize
+        if isinstance(block, Array) and block.is_numeric
+        else block.ctype.size
+        if isinstance(block, Cell)
+        else None
+    )
     tensor: Any = tensor_of(m, handle, handle.data.get("named") or "out") if handle is not None else None
     if isinstance(tensor, Unknown):
         tensor = None
@@ -98,7 +104,7 @@ def _itemsize(handle: Handle) -> int:
 
 
 def _leaf(expr: tuple[Any, ...]) -> tuple[Any, Any] | None:
-    """The first read element in an expression."""
+    """Return the first read element in an expression."""
     if not expr:
         return None
     if expr[0] == "dev":
@@ -133,7 +139,7 @@ def _label(text: str) -> str:
 
 
 def printed(m: Machine, node: Node, values: list[Any]) -> Any:
-    """A printf: when it shows an element that was read back, the script prints the tensor."""
+    """Return a printf: when it shows an element that was read back, the script prints the tensor."""
     label = next((v.value for v in values if isinstance(v, Text)), "")
     for value in values:
         if isinstance(value, Unk) and value.tag == "device":
@@ -153,7 +159,10 @@ def _print(m: Machine, read: Read, label: str, node: Node) -> None:
     if step is None:
         step = Print(read.tensor, _label(label), 0, node.line, read.frames)
         read.prints[key] = step
-        if not any(isinstance(s, Print) and s.line == step.line and s.tensor is step.tensor and s.frames == step.frames for s in m.program.steps):
+        if not any(
+            isinstance(s, Print) and s.line == step.line and s.tensor is step.tensor and s.frames == step.frames
+            for s in m.program.steps
+        ):
             m.emit(step)
     step.count = (step.count or 0) + 1
     read.used = True
@@ -175,7 +184,7 @@ def stream(m: Machine, a: Any, b: Any, node: Node) -> Any:
 
 
 def compared(m: Machine, op: str, a: Any, b: Any, node: Node, result: Unk) -> None:
-    """A comparison with an unknown operand: with a golden when the other side is known."""
+    """Return a comparison with an unknown operand: with a golden when the other side is known."""
     if isinstance(a, Vector) or isinstance(b, Vector):
         if isinstance(a, Vector) and isinstance(b, Vector):
             outcome = same(m, Ptr(a.array, 0), Ptr(b.array, 0), a.array.n, node)
@@ -204,7 +213,7 @@ def compared(m: Machine, op: str, a: Any, b: Any, node: Node, result: Unk) -> No
 
 
 def _direct(expr: tuple[Any, ...]) -> tuple[tuple[Any, Any] | None, bool]:
-    """A read element itself, or converted to float."""
+    """Return a read element itself, or converted to float."""
     converted = False
     while expr and expr[0] == "cast":
         expr, converted = expr[1], True
@@ -291,7 +300,11 @@ def _complete(read: Read, golden: Golden) -> None:
         check.expected = Unknown(f"a comparison in {tensor.dtype}", (check.line, check.line))
         return
     bits = read.host.startswith(("int", "uint")) and tensor.dtype in ("float16", "bfloat16") and not golden.cast
-    if not bits and read.host != tensor.dtype and np_type(read.host).itemsize != kind.itemsize if numeric(CType(read.host)) else True:
+    if (
+        not bits and read.host != tensor.dtype and np_type(read.host).itemsize != kind.itemsize
+        if numeric(CType(read.host))
+        else True
+    ):
         check.expected = Unknown(f"a comparison of {tensor.dtype} read as {read.host}", (check.line, check.line))
         return
     values = np.zeros(n, kind)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from .convert import convert, copy_in, decay, map_key
+from .convert import convert, copy_in, map_key
 from .declarations import bind_structure, branch, define_type
-from .functions import Alias, poison
+from .functions import Alias
 from .machine import FunctionDef, Machine, Running, Scope, Stop, executes
 from .syntax import Node, fragment
 from .types import CType
-from .values import Array, Braces, Cell, Map, Num, Pair, Ptr, Smart, Struct, Text, Unk, Vector, truth
+from .undecided import uncertain, undecided
+from .values import Array, Braces, Cell, Map, Num, Pair, Smart, Text, Unk, Vector, truth
 
-__all__ = ["BREAK", "CONTINUE", "Return", "body", "uncertain"]
+__all__ = ["BREAK", "CONTINUE", "Return", "body", "macro_rest"]
 
 
 LOOP_BUDGET = 30_000  # steps that one loop may take
@@ -186,73 +187,11 @@ def _if(m: Machine, node: Node) -> Any:
         if otherwise is not None and otherwise.kind == "else_clause":
             otherwise = otherwise.kids[-1]
         if known is None:
-            return _undecided(m, value, then, otherwise, node)
+            return undecided(m, value, then, otherwise, node)
         chosen = then if known else otherwise
         return m.exec(chosen) if chosen is not None else None
     finally:
         m.scope = outer
-
-
-def _leaves(node: Node) -> bool:
-    return any(n.kind in ("return_statement", "goto_statement", "throw_statement", "break_statement") for n in node.walk())
-
-
-def _undecided(m: Machine, value: Any, then: Node, otherwise: Node | None, node: Node) -> Any:
-    """A branch on something unknown: checks are taken as passed; what either branch changes becomes unknown."""
-    device = isinstance(value, Unk) and value.tag == "device"
-    reason = value.reason if isinstance(value, Unk) else "a condition that is not known"
-    why = Unk(reason, node.line, "device" if device else "", ("lost",) if device else ())
-    if not device:
-        m.extra["undecided"](m, node, reason)
-    leaves = _leaves(then)
-    if leaves and otherwise is not None and not _leaves(otherwise):
-        return m.exec(otherwise)
-    uncertain(m, [then, *([otherwise] if otherwise is not None else [])], why)
-    return None
-
-
-def uncertain(m: Machine, nodes: list[Node], why: Unk) -> None:
-    """Everything that these statements may change becomes unknown; calls in them become unknown steps."""
-    m.budget -= 100
-    for root in nodes:
-        for node in root.walk():
-            if node.kind in ("assignment_expression", "update_expression"):
-                left = node.get("left") or node["argument"]
-                _lose(m, left, why)
-            elif node.kind == "call_expression":
-                function = node["function"]
-                text = function.text
-                if text.endswith("GetWorkspaceSize") and text.startswith("acl"):
-                    m.emit(m.unknown(f"whether it is called is not known: {why.reason}", node.line, node.line, text))
-                if function.kind == "field_expression" and function["field"].text not in ("size", "data", "get", "c_str"):
-                    _lose(m, function["argument"], why)
-                for argument in node["arguments"].kids if "arguments" in node.fields else []:
-                    if argument.kind == "pointer_expression" and argument["operator"].text == "&":
-                        _lose(m, argument["argument"], why)
-                if function.kind == "identifier" and text in m.functions and not text.startswith("acl"):
-                    for argument in node["arguments"].kids:
-                        if argument.kind == "identifier":
-                            cell = m.scope.find(argument.text)
-                            if cell is not None and isinstance(cell.value, Vector) and m.functions[text][0].returns is None:
-                                cell.value.array.forget(why)
-
-
-def _lose(m: Machine, node: Node, why: Unk) -> None:
-    root = node
-    while root.kind in ("subscript_expression", "field_expression", "pointer_expression", "parenthesized_expression"):
-        root = root.get("argument") or root.kids[0]
-    if root.kind != "identifier":
-        return
-    cell = m.scope.find(root.text)
-    if cell is None:
-        return
-    value = decay(cell.value)
-    if isinstance(value, Vector):
-        value.array.forget(why)
-    elif root is node or not isinstance(value, (Ptr, Struct)):
-        cell.set(0, why)
-    else:
-        poison(m, value if isinstance(value, Ptr) else Ptr(cell), why)
 
 
 # loops
@@ -306,7 +245,7 @@ def _loop(m: Machine, node: Node, condition: Node | None, update: Node | None, i
             if len(m.program.steps) > steps:  # a loop over cases may take long
                 steps = len(m.program.steps)
                 least = m.budget - min(LOOP_BUDGET, m.budget // 4)
-            if m.budget < least and state.index > 8:
+            if m.budget < least and (state.index > 8 or m.budget < LOOP_BUDGET):
                 uncertain(m, [inner], Unk("a loop that is too long to follow", node.line))
                 return None
             first = False
@@ -349,7 +288,9 @@ def _range(m: Machine, node: Node) -> Any:
                     name = name_node.text
                     if not ctype.ref:
                         value = copy_in(m, cell.get(), ctype)
-                        cell = Cell(value, CType(value.t) if isinstance(value, Num) and ctype.base == "auto" else ctype, name)
+                        cell = Cell(
+                            value, CType(value.t) if isinstance(value, Num) and ctype.base == "auto" else ctype, name
+                        )
                     m.scope.vars[name] = cell
                     value = cell.get()
                     state.values = ((name, value.text or str(value.v)),) if isinstance(value, Num) else ()
@@ -368,7 +309,7 @@ def _range(m: Machine, node: Node) -> Any:
 
 
 def _cells(m: Machine, source: Any) -> list[Cell] | None:
-    """The elements of a range, as cells."""
+    """Return the elements of a range, as cells."""
     if isinstance(source, Smart):
         source = source.value
     if isinstance(source, Braces):
@@ -378,8 +319,7 @@ def _cells(m: Machine, source: Any) -> list[Cell] | None:
     if isinstance(source, Array):
         return [Alias(source, i) for i in range(source.n)]
     if isinstance(source, Map):
-        if not source.items or isinstance(next(iter(source.items.values())), Cell):
-            return [Cell(Pair([_key(k), c.value]), CType("auto")) for k, c in source.items.items()]
+        return [Cell(Pair([_key(k), c.value]), CType("auto")) for k, c in source.items.items()]
     if isinstance(source, Text):
         return [Cell(Num(ord(c) & 127, "int8"), CType("int8")) for c in source.value]
     return None
@@ -425,5 +365,3 @@ def _switch(m: Machine, node: Node) -> Any:
 def macro_rest(m: Machine, text: str, node: Node) -> Any:
     """Execute what a check macro does when its condition fails."""
     return _run_block(m, fragment(text, node.line, m.file).kids)
-
-

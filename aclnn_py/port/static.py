@@ -11,7 +11,26 @@ from typing import Any
 
 from aclnn_py.signatures import Signature
 
-from . import acl, calls, containers, convert, declarations, functions, library, loops, results, statements
+from . import (
+    acl,
+    algorithms,
+    atoms,
+    calling,
+    calls,
+    containers,
+    convert,
+    declarations,
+    functions,
+    host_memory,
+    library,
+    loops,
+    numeric,
+    objects,
+    places,
+    results,
+    statements,
+    undecided,
+)
 from .functions import Argument
 from .machine import Machine, Stop
 from .macros import prepare
@@ -22,11 +41,27 @@ from .values import Array, Cell, Closure, Handle, Num, Ptr, Text, Unk
 
 __all__ = ["trace"]
 
-_STREAMS = ("cout", "cerr", "clog", "endl", "ios", "fixed", "flush", "left", "right", "hex", "dec", "scientific", "boolalpha")
+# these register what they implement when they are imported
+_REGISTERED = (algorithms, atoms, containers, host_memory, numeric, places)
+_STREAMS = (
+    "cout",
+    "cerr",
+    "clog",
+    "endl",
+    "ios",
+    "fixed",
+    "flush",
+    "left",
+    "right",
+    "hex",
+    "dec",
+    "scientific",
+    "boolalpha",
+)
 
 
 def trace(sources: Sequence[tuple[str, str]], *, signature: Callable[[str], Signature | None]) -> Program:
-    """What a sample does, from its source text.
+    """Return what a sample does, from its source text.
 
     Parameters
     ----------
@@ -99,9 +134,9 @@ def _run(m: Machine, main: Any) -> None:
 def _machine(program: Program, signature: Callable[[str], Signature | None]) -> Machine:
     m = Machine(program, signature)
     m.extra.update(
-        construct=functions.construct,
-        operator=functions.operator,
-        conversion=functions.conversion,
+        construct=objects.construct,
+        operator=objects.operator,
+        conversion=objects.conversion,
         poison=functions.poison,
         build=library.build,
         default=convert.default,
@@ -112,7 +147,7 @@ def _machine(program: Program, signature: Callable[[str], Signature | None]) -> 
         rest=statements.macro_rest,
         fast_loop=loops.fast_loop,
         range_loop=loops.range_loop,
-        uncertain=statements.uncertain,
+        uncertain=undecided.uncertain,
         api=calls.api,
         stage_two=calls.stage_two,
         macro=calls.macro,
@@ -122,7 +157,7 @@ def _machine(program: Program, signature: Callable[[str], Signature | None]) -> 
         print=results.printed,
         stream=results.stream,
         same=results.same,
-        undecided=_undecided,
+        undecided=_note_condition,
         fault=_fault,
         assign_other=_assign_other,
         thread=_thread,
@@ -134,7 +169,7 @@ def _machine(program: Program, signature: Callable[[str], Signature | None]) -> 
     return m
 
 
-def _undecided(m: Machine, node: Node, reason: str) -> None:
+def _note_condition(m: Machine, node: Node, reason: str) -> None:
     text = " ".join(node["condition"].text.split())[:60] if "condition" in node.fields else ""
     m.note(f"the condition {text} is not known ({reason})", node.line)
 
@@ -146,7 +181,7 @@ def _fault(m: Machine, node: Node) -> None:
 
 
 def _assign_other(m: Machine, left: Node, value: Any, node: Node) -> Any:
-    """Assignments to something that has no place: several at once (``std::tie``), or unknown."""
+    """Assign to something that has no place: several variables at once (``std::tie``), or unknown."""
     if left.kind == "call_expression" and left["function"].text.endswith("tie"):
         pair = m.eval(left)
         source = value.cells if hasattr(value, "cells") else []
@@ -154,7 +189,7 @@ def _assign_other(m: Machine, left: Node, value: Any, node: Node) -> Any:
             cell.value = source[i].value if i < len(source) else Unk("std::tie", node.line)
         return pair
     m.eval(left)
-    statements.uncertain(m, [node], Unk("an assignment that is not understood", node.line))
+    undecided.uncertain(m, [node], Unk("an assignment that is not understood", node.line))
     return value
 
 
@@ -164,7 +199,7 @@ def _thread(m: Machine, values: list[Any]) -> Any:
         m.extra["threads"] = 1
         node = _CALL
         node.line = m.line
-        functions.call_value(m, values[0], [Argument(m, None, v) for v in values[1:]], node)
+        calling.call_value(m, values[0], [Argument(m, None, v) for v in values[1:]], node)
     return Handle("thread", m.line)
 
 
@@ -182,6 +217,3 @@ def _prune(program: Program) -> None:
     for step in program.steps:
         if isinstance(step, (Print, Check)):
             step.frames = kept(step.frames)
-
-
-assert containers.LENGTHS  # registers its methods on import

@@ -49,7 +49,7 @@ class Node:
         return self.fields[name]
 
     def get(self, name: str) -> Node | None:
-        """The child of that field, or None."""
+        """Return the child of that field, or None."""
         return self.fields.get(name)
 
     def all(self, name: str) -> list[Node]:
@@ -57,7 +57,7 @@ class Node:
         return [n for f, n in self.named if f == name]
 
     def walk(self) -> Any:
-        """This node and all below it."""
+        """Return this node and all below it."""
         stack = [self]
         while stack:
             node = stack.pop()
@@ -123,7 +123,7 @@ def parse(source: Source) -> Node:
 
 
 def fragment(text: str, line: int, name: str) -> Node:
-    """The statements of a piece of C++, as a compound statement."""
+    """Return the statements of a piece of C++, as a compound statement."""
     source = Source(name, Prepared("void f() {" + text + ";}", {}))
     root = parse(source)
     body = root.kids[0].fields.get("body")

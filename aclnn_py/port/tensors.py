@@ -12,7 +12,7 @@ from . import names
 from .convert import decay, target
 from .machine import Machine
 from .model import Data, Tensor, Unknown
-from .types import CType
+from .types import CType, numeric
 from .values import Array, Cell, Handle, Null, Num, Ptr, Struct, Text, Unk
 
 __all__ = ["Snapshot", "data_of", "numbers_at", "snapshot", "tensor_of"]
@@ -33,9 +33,9 @@ class Snapshot:
 
 
 def _flatten(array: Array) -> Array | None:
-    """A nested C array as one."""
+    """Return a nested C array as one."""
     if array.elem.base != "carray":
-        return array if array.is_numeric else None
+        return array if array.is_numeric else _members(array)
     parts = [_flatten(item) for item in array.data]
     if not parts or any(p is None for p in parts):
         return None
@@ -52,8 +52,27 @@ def _flatten(array: Array) -> Array | None:
     return flat
 
 
+def _members(array: Array) -> Array | None:
+    """Structs of numbers of one type, such as a real and an imaginary part, as those numbers."""
+    kinds = set()
+    values: list[Any] = []
+    for item in array.data:
+        if not isinstance(item, Struct) or item.union:
+            return None
+        for cell in item.fields.values():
+            kinds.add(numeric(cell.ctype))
+            values.append(cell.value)
+    kind = kinds.pop() if len(kinds) == 1 else None
+    if kind is None or not all(isinstance(v, Num) for v in values):
+        return None
+    flat = Array(CType(kind), len(values), array.name)
+    flat.data[:] = [v.v for v in values]
+    flat.texts = [v.text for v in values]
+    return flat
+
+
 def snapshot(m: Machine, source: Any, count: Any, line: int) -> Snapshot:
-    """What a copy from host memory takes; a copy longer than its source is noted."""
+    """Return what a copy from host memory takes; a copy longer than its source is noted."""
     source = decay(source)
     nbytes = int(count.v) if isinstance(count, Num) else None
     if isinstance(source, Unk):
@@ -67,13 +86,19 @@ def snapshot(m: Machine, source: Any, count: Any, line: int) -> Snapshot:
         if array_or_none is None:
             return Snapshot(None, nbytes, line, Unk("an array of objects", line))
         array = array_or_none
-        at = source.at if source.block.is_numeric else 0
+        if not source.block.is_numeric and source.at:
+            return Snapshot(None, nbytes, line, Unk("part of an array of objects", line))
+        at = source.at
         have = (array.n - at) * array.data.itemsize
         if nbytes is None:
-            return Snapshot(None, None, line, count if isinstance(count, Unk) else Unk("a copy of unknown length", line))
+            return Snapshot(
+                None, None, line, count if isinstance(count, Unk) else Unk("a copy of unknown length", line)
+            )
         if nbytes > have:
             name = f"'{array.name}'" if array.name else "the host array"
-            m.note(f"{nbytes} bytes are copied from {name}, which has {have}: the rest is whatever lies behind it", line)
+            m.note(
+                f"{nbytes} bytes are copied from {name}, which has {have}: the rest is whatever lies behind it", line
+            )
         part = array.copy() if at == 0 else _tail(array, at)
         return Snapshot(part, nbytes, line)
     if isinstance(source, Ptr) and isinstance(source.block, Cell):
@@ -103,7 +128,7 @@ def _tail(array: Array, at: int) -> Array:
 
 
 def numbers_at(pointer: Any, count: int) -> list[Any]:
-    """The numbers that a pointer points to (Unk where they are not known)."""
+    """Return the numbers that a pointer points to (Unk where they are not known)."""
     pointer = decay(pointer)
     if isinstance(pointer, Unk):
         return [pointer] * count
@@ -115,7 +140,7 @@ def numbers_at(pointer: Any, count: int) -> list[Any]:
 
 
 def tensor_of(m: Machine, handle: Handle, name: str) -> Tensor | Unknown:
-    """The model's tensor of a handle, with the data that its memory holds now."""
+    """Return the model's tensor of a handle, with the data that its memory holds now."""
     data = handle.data
     why: Unk | None = data.get("why")
     if why is not None:
@@ -158,7 +183,7 @@ def elements(handle: Handle) -> int:
 
 
 def data_of(m: Machine, handle: Handle) -> Data | Unknown | None:
-    """The host values that a tensor's memory was filled with; None when the sample does not fill it."""
+    """Return the host values that a tensor's memory was filled with; None when the sample does not fill it."""
     data = handle.data
     memory, n, line = data["memory"], elements(handle), handle.line
     if not isinstance(memory, Handle):
@@ -171,7 +196,11 @@ def data_of(m: Machine, handle: Handle) -> Data | Unknown | None:
     lost = memory.data.get("lost")
     if lost is not None:
         return m.unknown(lost.reason, lost.line or line)
-    writes = [w for w in memory.data["writes"] if w.nbytes is None or (w.offset < data["at"] + need and w.offset + w.nbytes > data["at"])]
+    writes = [
+        w
+        for w in memory.data["writes"]
+        if w.nbytes is None or (w.offset < data["at"] + need and w.offset + w.nbytes > data["at"])
+    ]
     if not writes:
         return None
     last = writes[-1]
@@ -190,9 +219,12 @@ def _compose(m: Machine, handle: Handle, writes: list[Snapshot], need: int, n: i
     data = handle.data
     dtype, at = data["dtype"], data["at"]
     only = writes[0]
-    if len(writes) == 1 and only.offset == at and only.array is not None and only.nbytes is not None:
-        array = only.array
-        if array.mask is None and array.read is None and min(only.nbytes, array.items().nbytes) >= need:
+    array = only.array
+    plain = array is not None and array.mask is None and array.read is None and only.nbytes is not None
+    if len(writes) == 1 and only.offset == at and plain:
+        assert array is not None
+        assert only.nbytes is not None
+        if min(only.nbytes, array.items().nbytes) >= need:
             if not array.data.flags.writeable:  # one value for all
                 size = array.data.itemsize
                 count = -(-max(names.item_bits(data["code"]) // 8, 1) // size)
@@ -206,7 +238,8 @@ def _compose(m: Machine, handle: Handle, writes: list[Snapshot], need: int, n: i
     known = np.zeros(need, bool)
     for write in writes:
         array = write.array
-        assert array is not None and write.nbytes is not None
+        assert array is not None
+        assert write.nbytes is not None
         if array.read is not None:
             return m.unknown("data that the device computed are copied back to it", write.line)
         if array.mask is not None and array.mask[: array.n].any():
@@ -214,7 +247,11 @@ def _compose(m: Machine, handle: Handle, writes: list[Snapshot], need: int, n: i
             used = -(-write.nbytes // array.data.itemsize)
             if masked[:used].any():
                 why = array.why
-                return m.unknown(why.reason if why is not None else "not initialised", why.line if why is not None and why.line else write.line, write.line)
+                return m.unknown(
+                    why.reason if why is not None else "not initialised",
+                    why.line if why is not None and why.line else write.line,
+                    write.line,
+                )
         size = min(write.nbytes, array.n * array.data.itemsize)
         low, high = max(write.offset - at, 0), min(write.offset + size - at, need)
         skip = at + low - write.offset
@@ -226,9 +263,7 @@ def _compose(m: Machine, handle: Handle, writes: list[Snapshot], need: int, n: i
     if not known.all():
         size = max(names.item_bits(data["code"]) // 8, 1)
         whole = known[: len(values) * size].reshape(-1, size).all(1)
-        result.defined = None if whole.all() else whole
-        if not whole.any():
-            return m.unknown("the host data do not reach the tensor", writes[-1].line)
+        result.defined = None if whole.all() else np.asarray(whole)
     whole_write = writes[-1]
     if len(writes) == 1 and whole_write.offset == at and whole_write.array is not None:
         _describe(m, handle, result, whole_write, n)
@@ -241,7 +276,7 @@ def _decode(raw: np.ndarray[Any, Any], dtype: str, n: int) -> np.ndarray[Any, An
     except (TypeError, ValueError, ImportError):
         return raw  # a packed or exotic type: its bytes
     if dtype == "bool":
-        return raw[:n] != 0
+        return np.asarray(raw[:n] != 0)
     return raw[: n * kind.itemsize].view(kind)
 
 
@@ -267,15 +302,18 @@ def _describe(m: Machine, handle: Handle, result: Data, write: Snapshot, n: int)
         return
     if size == item and host.startswith(("int", "uint")) and dtype in _PATTERNS:
         texts = array.texts
-        shown = [(texts[i] if texts is not None and texts[i] else hex(int(array.data[i]) & ((1 << 8 * size) - 1))) for i in range(min(8, array.n, n))]
+        shown = [
+            (texts[i] if texts is not None and texts[i] else hex(int(array.data[i]) & ((1 << 8 * size) - 1)))
+            for i in range(min(8, array.n, n))
+        ]
         if array.fill is not None:
             shown = [array.fill if array.fill.startswith("0x") else hex(int(array.data[0]) & ((1 << 8 * size) - 1))]
-        result.note = "bits " + ", ".join(str(s) for s in shown) + (", …" if array.fill is None and min(array.n, n) > 8 else "")
+        result.note = (
+            "bits " + ", ".join(str(s) for s in shown) + (", …" if array.fill is None and min(array.n, n) > 8 else "")
+        )
         return
     m.note(f"host data of {_host_name(host)} for a tensor of {dtype}: the operator sees the raw bytes", write.line)
 
 
 def _host_name(kind: str) -> str:
     return {"float32": "float", "float64": "double", "int32": "int"}.get(kind, f"{kind}_t" if "int" in kind else kind)
-
-

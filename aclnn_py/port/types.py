@@ -17,7 +17,9 @@ NUMERIC = {
     "ptrdiff_t": "int64", "uintptr_t": "uint64", "intptr_t": "int64", "streamsize": "int64", "float": "float32",
     "double": "float64", "half": "float16", "fp16_t": "float16", "__fp16": "float16", "tagFp16": "float16",
     "_Float16": "float16", "bfloat16": "bfloat16", "aclFloat16": "uint16", "uint": "uint32", "ulong": "uint64",
-    "uint8": "uint8", "int8": "int8", "u_int8_t": "uint8", "u_int16_t": "uint16", "u_int32_t": "uint32", "u_int64_t": "uint64", "byte": "uint8", "size_type": "uint64", "float32_t": "float32",
+    "uint8": "uint8", "int8": "int8",
+    "u_int8_t": "uint8", "u_int16_t": "uint16", "u_int32_t": "uint32", "u_int64_t": "uint64",
+    "byte": "uint8", "size_type": "uint64", "float32_t": "float32",
     "float64_t": "float64", "int_fast32_t": "int64", "HcclResult": "int32", "long double": "float64",
 }  # fmt: skip
 # enums of the C API: 32-bit numbers that keep their name as text
@@ -39,11 +41,11 @@ class CType:
     ref: bool = False
 
     def pointee(self) -> CType:
-        """The type that a pointer of this type points to."""
+        """Return the type that a pointer of this type points to."""
         return replace(self, ptr=self.ptr - 1, ref=False)
 
     def pointer(self) -> CType:
-        """A pointer to this type."""
+        """Return a pointer to this type."""
         return replace(self, ptr=self.ptr + 1, ref=False)
 
     def bare(self) -> CType:
@@ -51,7 +53,7 @@ class CType:
         return replace(self, ref=False) if self.ref else self
 
     def arg(self, index: int) -> CType:
-        """A template argument that is a type; ``auto`` where there is none."""
+        """Return a template argument that is a type; ``auto`` where there is none."""
         found = self.args[index] if index < len(self.args) else None
         return found if isinstance(found, CType) else AUTO
 
@@ -69,12 +71,12 @@ CHAR = CType("int8")
 
 
 def numeric(ctype: CType | None) -> str | None:
-    """The NumPy name of a numeric type, or None."""
+    """Return the NumPy name of a numeric type, or None."""
     return ctype.base if ctype is not None and not ctype.ptr and ctype.base in SIZES else None
 
 
 def named(name: str) -> CType:
-    """The type of that name (without ``std::``), numbers by NumPy name."""
+    """Return the type of that name (without ``std::``), numbers by NumPy name."""
     if name in NUMERIC:
         return CType(NUMERIC[name])
     if name in ENUMS:
@@ -103,7 +105,7 @@ def _sized(node: Node) -> CType:
 
 
 def type_of(node: Node, lookup: Lookup, constant: Constant) -> CType:
-    """The type that a type node names (without its declarator)."""
+    """Return the type that a type node names (without its declarator)."""
     kind = node.kind
     if kind in ("primitive_type", "type_identifier", "identifier", "namespace_identifier"):
         found = lookup(node.text)
@@ -120,8 +122,22 @@ def type_of(node: Node, lookup: Lookup, constant: Constant) -> CType:
             return _substitute(found, args)
         if name in ("remove_pointer", "remove_pointer_t"):
             inner = args[0]
-            return inner.pointee() if isinstance(inner, CType) and inner.ptr else inner if isinstance(inner, CType) else AUTO
-        if name in ("remove_reference", "remove_cv", "decay", "remove_const", "decay_t", "remove_reference_t", "remove_cv_t"):
+            return (
+                inner.pointee()
+                if isinstance(inner, CType) and inner.ptr
+                else inner
+                if isinstance(inner, CType)
+                else AUTO
+            )
+        if name in (
+            "remove_reference",
+            "remove_cv",
+            "decay",
+            "remove_const",
+            "decay_t",
+            "remove_reference_t",
+            "remove_cv_t",
+        ):
             return args[0].bare() if isinstance(args[0], CType) else AUTO
         if name == "conditional_t" and isinstance(args[0], int) and len(args) == 3:
             chosen = args[1] if args[0] else args[2]
@@ -132,7 +148,12 @@ def type_of(node: Node, lookup: Lookup, constant: Constant) -> CType:
     if kind in ("qualified_identifier", "dependent_type", "scoped_type_identifier"):
         inner_node = node.get("name") or node.kids[-1]
         scope = node.get("scope")
-        if kind != "dependent_type" and scope is not None and scope.kind == "template_type" and inner_node.text == "type":
+        if (
+            kind != "dependent_type"
+            and scope is not None
+            and scope.kind == "template_type"
+            and inner_node.text == "type"
+        ):
             return type_of(scope, lookup, constant)
         if scope is not None and inner_node.text == "type" and inner_node.kind == "type_identifier":
             return type_of(scope, lookup, constant)

@@ -10,7 +10,21 @@ from aclnn_py import dtypes
 
 from .types import CType, numeric
 
-__all__ = ["NULL", "Array", "Cell", "Closure", "Handle", "Null", "Num", "Ptr", "Smart", "Struct", "Text", "Unk", "Vector"]
+__all__ = [
+    "NULL",
+    "Array",
+    "Cell",
+    "Closure",
+    "Handle",
+    "Null",
+    "Num",
+    "Ptr",
+    "Smart",
+    "Struct",
+    "Text",
+    "Unk",
+    "Vector",
+]
 
 V = Any  # any of the classes below
 
@@ -62,7 +76,7 @@ class Cell:
         self.name = name
 
     def get(self, _index: Any = 0) -> V:
-        """The value."""
+        """Return the value."""
         return self.value
 
     def set(self, _index: Any, value: V) -> None:
@@ -113,7 +127,7 @@ class Array:
             self.data = self.data.copy()
 
     def items(self) -> np.ndarray[Any, Any]:
-        """The numbers in use."""
+        """Return the numbers in use."""
         return self.data[: self.n]  # type: ignore[no-any-return]
 
     def forget(self, why: Unk, start: int = 0, stop: int | None = None) -> None:
@@ -133,7 +147,7 @@ class Array:
         self.why = why
 
     def get(self, index: Any) -> V:
-        """An element; outside the array it is unknown."""
+        """Return an element; outside the array it is unknown."""
         if isinstance(index, np.ndarray):
             return self._gather(index)
         if not 0 <= index < self.n:
@@ -214,7 +228,7 @@ class Array:
         self.set(self.n - 1, value)
 
     def copy(self) -> Array:
-        """A copy of the elements in use (nested vectors and structs too)."""
+        """Return a copy of the elements in use (nested vectors and structs too)."""
         new = Array.__new__(Array)
         new.elem, new.n, new.name = self.elem, self.n, self.name
         if self.is_numeric and not self.data.flags.writeable:
@@ -228,7 +242,7 @@ class Array:
         return new
 
     def seen_as(self, elem: CType) -> Array:
-        """The same memory as elements of another numeric type; untyped memory takes that type."""
+        """Return the same memory as elements of another numeric type; untyped memory takes that type."""
         kind = numeric(elem)
         if kind is None or not self.is_numeric or (kind == self.elem.base and not self.raw):
             return self
@@ -354,7 +368,7 @@ class Handle:
 
 
 def duplicate(value: V) -> V:
-    """A copy of what C++ copies by value."""
+    """Return a copy of what C++ copies by value."""
     if isinstance(value, Vector):
         return Vector(value.array.copy())
     if isinstance(value, Text):
