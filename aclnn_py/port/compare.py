@@ -162,7 +162,7 @@ def _geometry(tensor: Tensor) -> dict[str, Any]:
     return {
         "shape": tuple(tensor.shape),
         "dtype": tensor.dtype,
-        "strides": contiguous if tensor.strides is None else tuple(tensor.strides),
+        "strides": contiguous if tensor.strides is None or 0 in tensor.shape else tuple(tensor.strides),
         "offset": tensor.offset,
         "storage shape": tuple(tensor.shape if tensor.storage_shape is None else tensor.storage_shape),
         "format": tensor.format,
