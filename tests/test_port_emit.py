@@ -195,7 +195,9 @@ def test_a_refused_sample_is_all_comments() -> None:
 
 
 def test_everything_else_that_a_call_can_take() -> None:
-    made = emit(PROGRAMS["many"], data_file="s.npz")
+    (call,) = (step for step in PROGRAMS["many"].steps if isinstance(step, Call))
+    (known,) = parse_prototypes(str(call.declaration))
+    made = emit(PROGRAMS["many"], data_file="s.npz", lookup=lambda name: known)
     assert (
         'data = np.load(Path(__file__).with_name("s.npz"))\nbig = data["big"]\nbits = data["bits"].view(bfloat16)\n'
         in made.script
@@ -313,17 +315,18 @@ def test_a_label_that_several_tensors_share_tells_nothing() -> None:
     assert apart.endswith("""print("first:", y)\nprint('say "z":', z)\n""")
 
 
-def test_a_guessed_prototype_is_marked() -> None:
+def test_without_a_prototype_arguments_go_in_c_order() -> None:
     tail = "uint64_t *workspaceSize, aclOpExecutor **executor"
-    prototype = f"aclnnStatus aclnnExampleGetWorkspaceSize(const aclTensor *x, {tail})"
-    call = Call("aclnnExample", {"x": tensor("x", (1,), [1])}, declaration=prototype)
+    prototype = f"aclnnStatus aclnnExampleGetWorkspaceSize(const aclTensor *x, const aclTensor *y, int64_t n, {tail})"
+    call = Call("aclnnExample", {"x": tensor("x", (1,), [1]), "y": None, "n": Attribute("2", 2)})
     made = emit(program(call))
-    assert made.guessed == ("aclnnExample",)
-    assert "# Guessed from the sample: CANN's header has the true types and names.\naclnn_py.declare(" in made.script
+    assert made.undeclared == ("aclnnExample",)
+    assert "# No prototype of aclnnExample was at hand: the arguments are in C order.\n" in made.script
+    assert 'aclnn_py.op("aclnnExample")(x, None, 2)\n' in made.script and "declare" not in made.script
     (known,) = parse_prototypes(prototype)
     made = emit(program(call), lookup=lambda name: known)
-    assert made.guessed == ()
-    assert "Guessed" not in made.script and "aclnn_py.declare(" in made.script
+    assert made.undeclared == ()
+    assert 'aclnn_py.op("aclnnExample")(x=x, n=2)\n' in made.script and "aclnn_py.declare(" in made.script
 
 
 # -- names and places

@@ -173,8 +173,8 @@ def port(
         (
             *(placed(note.text, note.file, note.line, note.line) for note in program.notes),
             *(
-                f"{op}: no prototype is at hand, so it is guessed; --signature takes the true one"
-                for op in emitted.guessed
+                f"{op}: no prototype is at hand, so its arguments go in C order; --signature takes one"
+                for op in emitted.undeclared
             ),
         ),
         tuple(placed(gap.reason, gap.file, *gap.lines) for gap in emitted.missing),

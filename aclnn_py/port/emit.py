@@ -50,7 +50,7 @@ class Emitted:
     script: str
     data: dict[str, np.ndarray[Any, Any]]
     missing: tuple[Unknown, ...]
-    guessed: tuple[str, ...] = ()  # operators whose prototype nobody knows
+    undeclared: tuple[str, ...] = ()  # operators whose prototype is not at hand
 
 
 def place_of(program: Program, file: str, first: int, last: int, *, short: bool = True) -> str:
@@ -146,8 +146,9 @@ class _Writer:
         before: list[Statement] = []
         arguments: list[Node] = []
         open_range = None
-        by_name = all(name.isidentifier() for name in call.arguments)
         signature = self.lookup(call.op)
+        # names that the sample suggests are not the C names: only the order is certain without a prototype
+        by_name = signature is not None
         kinds = {} if signature is None else {p.name: p.kind for p in signature.parameters}
         for name, value in call.arguments.items():
             if value is None and name == "rangeOptional" and "WithEp" in call.op:
@@ -167,6 +168,8 @@ class _Writer:
             else:
                 arguments.append(Cat((f"{name}=", node)))
         comments: tuple[str, ...] = ()
+        if signature is None:
+            comments = (f"No prototype of {call.op} was at hand: the arguments are in C order.",)
         if open_range:
             comments = (f"the sample's range is null, which releases read differently: {open_range} is everything",)
         node = Cat((f'aclnn_py.op("{call.op}")', Seq("(", tuple(arguments), ")")))
@@ -325,8 +328,7 @@ def emit(
     for note in writer.notes:
         place = f"{writer.where(note.file, note.line, note.line)}: " if note.line else ""
         head.append(Comment(place + note.text))
-    declared, guessed = _declarations(program, lookup)
-    main = _paragraphs([*declared, *_loading(writer.store, data_file), *body])
+    main = _paragraphs([*_declarations(program, lookup), *_loading(writer.store, data_file), *body])
     text = script(main)
     used = sorted(set(re.findall(r"\b(bfloat16|float8_\w+)\b", text)) & set(_ML_TYPES))
     imports: list[list[Statement]] = [[Line("from pathlib import Path")]] if writer.store.arrays else []
@@ -338,32 +340,28 @@ def emit(
     text = script([[*head, *imports[0]], *imports[1:], *main])
     if program.refused:
         text = "".join(line if line.startswith("#") else f"# {line}".rstrip() + "\n" for line in text.splitlines(True))
-    return Emitted(text, writer.store.arrays, tuple(writer.missing), guessed)
+    calls = (step.op for step in program.steps if isinstance(step, Call))
+    undeclared = tuple(dict.fromkeys(op for op in calls if lookup(op) is None))
+    return Emitted(text, writer.store.arrays, tuple(writer.missing), undeclared)
 
 
 _ML_TYPES = ("bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e8m0fnu")
 
 
-def _declarations(program: Program, lookup: Lookup) -> tuple[list[Statement], tuple[str, ...]]:
-    """Declare the operators that the package does not know by itself; also return those that had to be guessed."""
+def _declarations(program: Program, lookup: Lookup) -> list[Statement]:
+    """Declare the operators that the package does not know by itself, where their prototype is at hand."""
     made: dict[str, Statement] = {}
-    guessed: list[str] = []
     for step in program.steps:
         if not isinstance(step, Call) or step.op in made or signatures.builtin(step.op) is not None:
             continue
         signature = lookup(step.op)
-        prototype = (str(signature) if signature is not None else step.declaration) or ""
-        if not prototype:
-            continue
-        comments: tuple[str, ...] = ()
         if signature is None:
-            guessed.append(step.op)
-            comments = ("Guessed from the sample: CANN's header has the true types and names.",)
-        start, rest = " ".join(prototype.split()).rstrip("; ").split("(", 1)
+            continue
+        start, rest = " ".join(str(signature).split()).rstrip("; ").split("(", 1)
         text = textwrap.fill(rest, WIDTH - 4, break_long_words=False, break_on_hyphens=False)
         text = f'aclnn_py.declare("""\n{start}(\n{textwrap.indent(text, "    ")};\n""")'
-        made[step.op] = Line(text, "", comments, True)
-    return list(made.values()), tuple(guessed)
+        made[step.op] = Line(text, "", (), True)
+    return list(made.values())
 
 
 def _loading(store: Store, data_file: str) -> list[Statement]:
