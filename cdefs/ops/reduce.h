@@ -96,7 +96,7 @@ aclnnStatus aclnnAllGetWorkspaceSize(
 aclnnStatus aclnnAll(
     void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, aclrtStream stream);
 
-/* CANN calls their last output indices; here outputs are told by their names. */
+/* CANN calls their last output indices, but here outputs are told by their names. */
 aclnnStatus aclnnMaxDimGetWorkspaceSize(
     const aclTensor *self, int64_t dim, bool keepdim, aclTensor *out, aclTensor *indicesOut, uint64_t
     *workspaceSize, aclOpExecutor **executor);
