@@ -96,7 +96,7 @@ class Signature:
         C types do not tell (most outputs are declared ``const aclTensor *``); exact for the built-in operators.
         """
         tensors = [p.name for p in self.parameters if p.kind.startswith("tensor")]
-        written = [name for name in tensors if _is_output(name)]
+        written = [name for name in tensors if _is_output(name) or (self.name, name) in _ALSO_WRITTEN]
         if not written and "Inplace" in self.name:
             written = tensors[:1]
         return tuple(written)
@@ -165,6 +165,10 @@ class Signature:
 
 
 _MISSING: Any = object()
+
+
+# outputs of built-in operators that their names do not tell
+_ALSO_WRITTEN = {("aclnnMaxDim", "indices"), ("aclnnMinDim", "indices")}
 
 
 def _is_output(name: str) -> bool:

@@ -375,9 +375,9 @@ def _extreme_and_position(sign: int, op: str, source: Source) -> Case:
     at = place.values.reshape(_left(values.shape, (axis,), True))
     picked = np.take_along_axis(values, at, axis)
     args = {name: case.args[name] for name in ("self", "dim", "keepdim")}
-    args |= {"out": source.out(place.values.shape, given.dtype.name), "indicesOut": case.args["out"]}
+    args |= {"out": source.out(place.values.shape, given.dtype.name), "indices": case.args["out"]}
     value = Want(picked.reshape(place.values.shape), given.dtype.name)
-    return Case(op, args, {"out": value, "indicesOut": place})
+    return Case(op, args, {"out": value, "indices": place})
 
 
 BUILDERS: dict[str, Callable[[str, Source], Case]] = {

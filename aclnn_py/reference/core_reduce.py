@@ -126,21 +126,21 @@ def _truth_plan(function: Callable[..., Any], checks: CoreChecks) -> Work:
 
 def _extreme_and_position_plan(value: Callable[..., Any], position: Callable[..., Any], checks: CoreChecks) -> Work:
     args = checks.args
-    checks.require("self", "out", "indicesOut")
+    checks.require("self", "out", "indices")
     checks.accept(("self", "out"))
-    checks.accept(("indicesOut",), ("int64", "int32"))
+    checks.accept(("indices",), ("int64", "int32"))
     checks.same("out", "self")
-    checks.ranks(("self", "out", "indicesOut"))
+    checks.ranks(("self", "out", "indices"))
     axis = checks.axis("dim", "self")
     _check_extreme(checks, (axis,), "keepdim")
-    checks.shape("indicesOut", tuple(args["out"].shape), "the shape of out")
+    checks.shape("indices", tuple(args["out"].shape), "the shape of out")
 
     def work() -> None:
         if args["out"].size:
             values = np.atleast_1d(plain(args["self"]))
             places = position(values, axis=axis).reshape(args["out"].shape)
             store(value(values, axis=axis).reshape(args["out"].shape), args["out"].dtype.name, args["out"])
-            store(places, "int64", args["indicesOut"])
+            store(places, "int64", args["indices"])
 
     return work
 

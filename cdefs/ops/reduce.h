@@ -96,16 +96,15 @@ aclnnStatus aclnnAllGetWorkspaceSize(
 aclnnStatus aclnnAll(
     void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, aclrtStream stream);
 
-/* CANN calls their last output indices, but here outputs are told by their names. */
 aclnnStatus aclnnMaxDimGetWorkspaceSize(
-    const aclTensor *self, int64_t dim, bool keepdim, aclTensor *out, aclTensor *indicesOut, uint64_t
-    *workspaceSize, aclOpExecutor **executor);
+    const aclTensor *self, int64_t dim, bool keepdim, aclTensor *out, aclTensor *indices, uint64_t *workspaceSize,
+    aclOpExecutor **executor);
 aclnnStatus aclnnMaxDim(
     void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, aclrtStream stream);
 
 aclnnStatus aclnnMinDimGetWorkspaceSize(
-    const aclTensor *self, int64_t dim, bool keepdim, aclTensor *out, aclTensor *indicesOut, uint64_t
-    *workspaceSize, aclOpExecutor **executor);
+    const aclTensor *self, int64_t dim, bool keepdim, aclTensor *out, aclTensor *indices, uint64_t *workspaceSize,
+    aclOpExecutor **executor);
 aclnnStatus aclnnMinDim(
     void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, aclrtStream stream);
 

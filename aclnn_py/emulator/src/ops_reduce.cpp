@@ -219,16 +219,16 @@ Status check_truth(const std::vector<Arg> &args, const Config &) {
     return ready(0, out.numel() == 0);
 }
 
-// ---- aclnnMaxDim, aclnnMinDim: (self, dim, keepdim, out, indicesOut)
+// ---- aclnnMaxDim, aclnnMinDim: (self, dim, keepdim, out, indices)
 
 Status check_max_dim(const std::vector<Arg> &args, const Config &) {
-    EMU_PASS(check_core(args, {{0, "self"}, {3, "out"}, {4, "indicesOut", Accept::Index}}));
+    EMU_PASS(check_core(args, {{0, "self"}, {3, "out"}, {4, "indices", Accept::Index}}));
     const View &self = args[0].tensor, &out = args[3].tensor;
     EMU_PASS(check_same_dtype(out, "out", self.dtype, "self"));
     int d;
     EMU_PASS(check_dim(args[1].i, self.ndim, "dim", d));
     EMU_PASS(check_reduced(self, 1u << d, args[2].i != 0, out));
-    EMU_PASS(check_shape(args[4].tensor, "indicesOut", shape_of(out)));
+    EMU_PASS(check_shape(args[4].tensor, "indices", shape_of(out)));
     return check_extreme(self, out);
 }
 
