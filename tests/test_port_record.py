@@ -271,6 +271,18 @@ def test_host_memory_that_is_too_short_gives_no_values(recorded: Any) -> None:
     assert "the sample fills 2 of 4 elements of self" in texts
 
 
+def test_elements_that_are_filled_in_part_are_not_defined(recorded: Any) -> None:
+    program = recorded(
+        "void *x = upload<int32_t>({7}); RUN(aclnnInplaceNeg, tensor(x, {1}, ACL_INT64))", "aclnnop/aclnn_neg.h"
+    )
+    (value,) = calls(program)[0].arguments.values()
+    assert isinstance(value, Tensor)
+    assert isinstance(value.data, Data)
+    assert value.data.defined is not None
+    assert value.data.defined.tolist() == [False]
+    assert any(note.text.startswith("the sample fills 0 of 1 elements of self") for note in program.notes)
+
+
 def test_results_that_are_used_again_stay_the_same_tensor(recorded: Any) -> None:
     program = recorded(
         """
