@@ -618,5 +618,9 @@ def test_memory_knows_what_operators_wrote_until_it_is_filled_again() -> None:
     assert memory.version(100, 8) > before
     assert memory.version(100, 4) == before
     assert memory.tensor_at(100) is tensor_
+    memory.write(100, 8, known=False)
+    memory.fill(102, 6)
+    assert memory.passively_written(100, 8)
+    assert not memory.passively_written(102, 6), "a result that is overwritten in part is one elsewhere only"
     memory.allocate(96, 8)
     assert memory.tensor_at(100) is None
