@@ -271,6 +271,18 @@ def test_host_memory_that_is_too_short_gives_no_values(recorded: Any) -> None:
     assert "the sample fills 2 of 4 elements of self" in texts
 
 
+def test_elements_that_are_filled_in_part_are_not_defined(recorded: Any) -> None:
+    program = recorded(
+        "void *x = upload<int32_t>({7}); RUN(aclnnInplaceNeg, tensor(x, {1}, ACL_INT64))", "aclnnop/aclnn_neg.h"
+    )
+    (value,) = calls(program)[0].arguments.values()
+    assert isinstance(value, Tensor)
+    assert isinstance(value.data, Data)
+    assert value.data.defined is not None
+    assert value.data.defined.tolist() == [False]
+    assert any(note.text.startswith("the sample fills 0 of 1 elements of self") for note in program.notes)
+
+
 def test_results_that_are_used_again_stay_the_same_tensor(recorded: Any) -> None:
     program = recorded(
         """
@@ -606,5 +618,9 @@ def test_memory_knows_what_operators_wrote_until_it_is_filled_again() -> None:
     assert memory.version(100, 8) > before
     assert memory.version(100, 4) == before
     assert memory.tensor_at(100) is tensor_
+    memory.write(100, 8, known=False)
+    memory.fill(102, 6)
+    assert memory.passively_written(100, 8)
+    assert not memory.passively_written(102, 6), "a result that is overwritten in part is one elsewhere only"
     memory.allocate(96, 8)
     assert memory.tensor_at(100) is None

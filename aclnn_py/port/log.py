@@ -256,7 +256,7 @@ class _Reader:
         defined = self.memory.filled(start, values.size * dtype.itemsize, dtype.itemsize)
         if self.memory.passively_written(start, values.size * dtype.itemsize):
             tensor.data = Unknown("written by an operator that the emulator does not compute")
-        elif defined.any():
+        elif self.memory.filled(start, values.nbytes, 1).any():  # be it half an element
             tensor.data = Data(values, defined=None if defined.all() else defined)
             if not defined.all():
                 self.notes.append(

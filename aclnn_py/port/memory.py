@@ -108,7 +108,9 @@ class Memory:
 
     def _forget(self, begin: int, end: int) -> None:
         """Results that are overwritten are results no more."""
-        self._results = [r for r in self._results if not (begin <= r[0] and r[1] <= end)]
+        self._results = [
+            (b, e, k) for first, last, k in self._results for b, e in _without([(first, last)], begin, end)
+        ]
 
 
 def _without(spans: list[tuple[int, int]], begin: int, end: int) -> list[tuple[int, int]]:
