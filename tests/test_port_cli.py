@@ -277,7 +277,7 @@ def test_without_tree_sitter_the_extra_is_named(
 
 
 @reads
-@pytest.mark.parametrize("page", ["README.md", "docs/porting.md"])
+@pytest.mark.parametrize("page", ["README.md", "aclnn_py/port/README.md"])
 def test_the_documentation_shows_what_the_command_prints(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     root = Path(__file__).parents[1]
     text = (root / page).read_text(encoding="utf-8")

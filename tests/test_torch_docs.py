@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 import aclnn_py  # noqa: E402
 from aclnn_py.interop import torch as ours  # noqa: E402
 
-TEXT = (Path(__file__).parents[1] / "docs/torch.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[1] / "aclnn_py/interop/README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
 
 
@@ -21,7 +21,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
 def test_a_block_runs(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACLNN_PY_BACKEND", "reference")
-    exec(compile(BLOCKS[number], f"docs/torch.md, block {number}", "exec"), {})
+    exec(compile(BLOCKS[number], f"aclnn_py/interop/README.md, block {number}", "exec"), {})
 
 
 def test_there_are_blocks() -> None:
