@@ -312,6 +312,8 @@ def _describe(m: Machine, handle: Handle, result: Data, write: Snapshot, n: int)
             "bits " + ", ".join(str(s) for s in shown) + (", …" if array.fill is None and min(array.n, n) > 8 else "")
         )
         return
+    if size == 1 and array.n == n * item:
+        return  # a buffer of bytes that was packed for the tensor
     m.note(f"host data of {_host_name(host)} for a tensor of {dtype}: the operator sees the raw bytes", write.line)
 
 
