@@ -127,6 +127,12 @@ def test_literals_keep_their_text() -> None:
             [1, 1, np.float32(np.pi), 1],
         ),
         ("std::vector<float> h = {1, 2, 3, 4}; auto f = [&](int k) { h[k] = 9; }; f(1);", [1, 9, 3, 4]),
+        ("std::vector<float> h = {1, 2, 3, 4}; auto f = [&h](int k) { h[k] = 9; }; f(1);", [1, 9, 3, 4]),
+        (
+            "std::vector<float> h = {1, 2, 3, 4}; float k = 5; auto f = [k]() { return k; }; k = 6; h[0] = f();",
+            [5, 2, 3, 4],
+        ),
+        ("std::vector<float> h(0); for (int i = 0; i < 4; i++) { h.push_back(i + 1); }", [1, 2, 3, 4]),
         (
             "std::vector<float> h(4);"
             "switch (h.size()) { case 3: h[0] = 1; break; case 4: h[1] = 2; default: h[2] = 3; }",
@@ -177,6 +183,9 @@ def test_bit_patterns_are_decoded() -> None:
         "std::vector<float> h(4); std::mt19937 g(1); std::normal_distribution<float> d(0, 1); for (auto& v : h) v = d(g);",
         'std::vector<float> h(4); std::ifstream in("x.bin"); in.read((char*)h.data(), 16);',
         "std::vector<float> h(4); FillIt(h.data(), 4);",
+        "std::vector<float> h(4); FillIt(h);",
+        "std::vector<float> h(4); float k = 1; Find(k); h[0] = k;",
+        'std::vector<float> h(4); std::ifstream in("x.txt"); in >> h[0];',
         "std::vector<float> h = {{{1, 2, 3, 4}}};",
         "float a[4]; std::vector<float> h(a, a + 4);",
         "std::vector<float> h(4); float z; h[1] = z;",
