@@ -180,7 +180,7 @@ def test_bit_patterns_are_decoded() -> None:
     "host",
     [
         "std::vector<float> h(4); for (auto& v : h) v = rand() % 10;",
-        "std::vector<float> h(4); std::mt19937 g(1); std::normal_distribution<float> d(0, 1); for (auto& v : h) v = d(g);",
+        "std::vector<float> h(4); std::mt19937 g(1); std::normal_distribution<float> d; for (auto& v : h) v = d(g);",
         'std::vector<float> h(4); std::ifstream in("x.bin"); in.read((char*)h.data(), 16);',
         "std::vector<float> h(4); FillIt(h.data(), 4);",
         "std::vector<float> h(4); FillIt(h);",
@@ -192,6 +192,9 @@ def test_bit_patterns_are_decoded() -> None:
         "struct S { int a; void* p; } s; std::vector<float> h(4); memcpy(h.data(), &s, sizeof(float) * 4);",
         "std::vector<float> h(4); if (rand() > 3) { h[0] = 1; } else { h[0] = 2; }",
         "std::vector<float> h(4, 1); h[2] += unknown_function(3);",
+        "std::vector<float> h(4, 1); float v = 2; if (rand()) { memcpy(h.data() + 1, &v, 4); }",
+        "std::vector<float> h(4, 1); auto put = [&h](float v) { h[0] = v; }; if (rand()) { put(3); }",
+        "std::vector<float> h(4, 1); if (rand()) { h.push_back(1); }",
     ],
 )
 def test_unknown_data(host: str) -> None:
