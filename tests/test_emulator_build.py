@@ -199,7 +199,10 @@ print(out[1].tolist())
     done = python(code, emulator_lib, tmp_path, ACLNN_EMULATOR_RECORD=tmp_path / "calls.jsonl")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout) == GRAD_SCALES
-    first, second = map(json.loads, (tmp_path / "calls.jsonl").read_text(encoding="utf-8").splitlines())
+    lines = list(map(json.loads, (tmp_path / "calls.jsonl").read_text(encoding="utf-8").splitlines()))
+    first, second = (line for line in lines if "op" in line)
+    events = [line for line in lines if "op" not in line]
+    assert {line["event"] for line in events} >= {"allocate", "copy"}, "between calls, what happens to device memory"
     assert [first["op"], second["op"]] == ["aclnnMoeFinalizeRoutingV2Grad", "aclnnMoeTokenUnpermuteWithEpGrad"]
     assert first["status"] == second["status"] == 0
     assert first["workspace"] == 16777728

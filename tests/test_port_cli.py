@@ -79,7 +79,10 @@ TABLE = {
         ('aclnn_py.op("aclnnExp")(self=', 'aclnn_py.op("aclnnLog")(self='),
         ('aclnn_py.op("aclnnExp")(self=x, out=middle)', "self=middle, out=out)"),
     ),
-    "short_data": Expected(static=("np.empty(3, np.float32)", ".flat[:1] = [7]"), notes="12 bytes are copied", differs="1 of 3 values|2 of 3 values"),
+    "short_data": Expected(
+        static=("np.empty(3, np.float32)", ".flat[:1] = [7]"), notes="12 bytes are copied",
+        differs="1 of 3 values|2 of 3 values",
+    ),
     "struct_bytes": Expected(status=2),
     "structs": Expected(("for ", '"float32")')),
     "templates": Expected(("np.int32", "1.5")),
@@ -271,6 +274,18 @@ def test_without_tree_sitter_the_extra_is_named(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if "tree_sitter" in name else real(name))
     assert command(SAMPLES / "add.cpp") == 1
     assert "pip install 'aclnn-py[port]'" in capsys.readouterr().err
+
+
+@reads
+@pytest.mark.parametrize("page", ["README.md", "docs/porting.md"])
+def test_the_documentation_shows_what_the_command_prints(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    root = Path(__file__).parents[1]
+    text = (root / page).read_text(encoding="utf-8")
+    shown = re.findall(r"^<!-- ported: (\S+) -->\n```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert shown
+    for name, script in shown:
+        assert command(root / name) == 0
+        assert capsys.readouterr().out == script
 
 
 # -- inputs

@@ -72,6 +72,7 @@ def test_a_contradiction_is_named_with_its_argument(mine: Value, theirs: Value, 
         (Sequence("l", (Unknown("a struct"), filled())), Sequence("l", (filled(), filled()))),
         (Scalar("s", "0.1", 0.1, "float32"), Scalar("s", "0.1", float(F32(0.1)), "float32")),
         (Tensor("self", (0,), "float32"), filled([], shape=(0,))),
+        (Tensor("self", (0, 0), "float32"), Tensor("self", (0, 0), "float32", strides=(0, 0))),
         (None, None),
         (Attribute("True", True), Attribute("1", 1)),
         (Array("d", ("0.1",), (0.1,)), Array("d", ("0.1",), (float(F32(0.1)),))),
@@ -98,6 +99,12 @@ def test_calls_are_compared_in_order_and_number() -> None:
     assert differences(program(neg, exp), program(exp, neg)) == ["call 1 aclnnNeg: recorded is aclnnExp"]
     assert differences(program(neg), program(neg, exp)) == ["recorded is a further call, aclnnExp"]
     assert differences(program(neg, exp), program(neg)) == ["call 2 aclnnExp: recorded is no further call"]
+
+
+def test_a_run_that_ended_early_contradicts_no_later_call() -> None:
+    neg, exp, end = Call("aclnnNeg", {}), Call("aclnnExp", {}), Unknown("stopped")
+    assert differences(program(neg, exp), program(neg, end)) == []
+    assert differences(program(neg, exp), program(exp, end)) == ["call 1 aclnnNeg: recorded is aclnnExp"]
 
 
 def test_a_step_that_was_not_understood_may_stand_for_any_calls() -> None:

@@ -6,6 +6,7 @@ import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from aclnn_py.port.model import (
 )
 from aclnn_py.port.script import Line, flat, script
 from aclnn_py.port.views import Store, define
+from aclnn_py.signatures import parse_prototypes
 
 HEAD = "# Ported from s.cpp by aclnn-py.\nimport numpy as np\n\nimport aclnn_py\n\n"
 
@@ -128,6 +130,7 @@ def every_program() -> Iterator[tuple[str, Program]]:
 
 
 PROGRAMS = dict(every_program())
+LONG = "test_aclnn_a_name_as_long_as_those_of_real_samples_with_several_words"
 
 
 # -- exact scripts
@@ -163,7 +166,7 @@ def test_cases_of_a_helper_stay_a_function(tmp_path: Path, capsys: pytest.Captur
         '    aclnn_py.op("aclnnNeg")(self=x, out=y)\n'
         "    np.testing.assert_array_equal(y, expected)\n\n\n"
         "RunCase([1, 2, 3], 3, [-1, -2, -3])\nRunCase([4, 5], 2, [-4, -5])\nRunCase([6], 1, [-6])\n"
-    ).replace("expected", "expected_values")
+    ).replace("expected", "expected_y")
     run(made, tmp_path)
     wrong = made.script.replace("[-4, -5]", "[-4, 5]")
     with pytest.raises(AssertionError):
@@ -280,11 +283,8 @@ def test_goldens_become_checks(tmp_path: Path) -> None:
         Call("aclnnCast", {"self": y, "dtype": Attribute('"bfloat16"', 27), "out": half}),
     ]
     made = emit(program(*calls, near, same, Check(y, Data(np.float32([-1, -2]), None))))
-    assert (
-        "np.testing.assert_allclose(y, [[-1, -2], [-3, -4.001]], rtol=0, atol=0.01)\n"
-        in made.script
-    )
-    assert "np.testing.assert_allclose(half.astype(np.float32), -1, rtol=0, atol=8)\n" in made.script
+    assert "np.testing.assert_allclose(y, [[-1, -2], [-3, -4.001]], rtol=0, atol=0.01)\n" in made.script
+    assert "np.testing.assert_allclose(half, -1, rtol=0, atol=8)\n" in made.script
     assert "np.testing.assert_array_equal(y.ravel()[:2], [-1, -2])\n" in made.script
     run(made, tmp_path)
 
@@ -302,6 +302,28 @@ def test_dtypes_go_by_name(attribute: Attribute, text: str) -> None:
     x = tensor("x", (1,), [1])
     made = emit(program(Call("aclnnCast", {"self": x, "dtype": attribute, "out": x}), Print(x)))
     assert f'aclnn_py.op("aclnnCast")(self=x, dtype={text}, out=x)\n' in made.script
+
+
+def test_a_label_that_several_tensors_share_tells_nothing() -> None:
+    x, y, z = tensor("x", (1,), [1]), out((1,), "y"), out((1,), "z")
+    calls = Call("aclnnNeg", {"self": x, "out": y}), Call("aclnnNeg", {"self": y, "out": z})
+    same = emit(program(*calls, Print(y, "result[%ld] is: %f\n"), Print(z, "result[%ld] is: %f\n"))).script
+    assert same.endswith('print("y:", y)\nprint("z:", z)\n')
+    apart = emit(program(*calls, Print(y, "first = %f\n", 1), Print(z, 'say "z": '))).script
+    assert apart.endswith("""print("first:", y)\nprint('say "z":', z)\n""")
+
+
+def test_a_guessed_prototype_is_marked() -> None:
+    tail = "uint64_t *workspaceSize, aclOpExecutor **executor"
+    prototype = f"aclnnStatus aclnnExampleGetWorkspaceSize(const aclTensor *x, {tail})"
+    call = Call("aclnnExample", {"x": tensor("x", (1,), [1])}, declaration=prototype)
+    made = emit(program(call))
+    assert made.guessed == ("aclnnExample",)
+    assert "# Guessed from the sample: CANN's header has the true types and names.\naclnn_py.declare(" in made.script
+    (known,) = parse_prototypes(prototype)
+    made = emit(program(call), lookup=lambda name: known)
+    assert made.guessed == ()
+    assert "Guessed" not in made.script and "aclnn_py.declare(" in made.script
 
 
 # -- names and places
@@ -508,6 +530,6 @@ def test_elements_have_the_shortest_text() -> None:
 @pytest.mark.skipif(importlib.util.find_spec("ruff") is None, reason="ruff is not installed")
 def test_formatters_leave_the_scripts_alone(name: str, width: int) -> None:
     command = [sys.executable, "-m", "ruff", "format", "--isolated", "--diff", "--line-length", str(width), "-"]
-    text = emit(PROGRAMS[name]).script
+    text = emit(replace(PROGRAMS[name], files=(f"{LONG}.cpp",)), data_file=f"{LONG}.npz").script
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr

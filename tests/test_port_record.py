@@ -248,6 +248,29 @@ def test_what_the_sample_does_not_fill_is_not_invented(recorded: Any) -> None:
     assert "aclrtMemcpy: 24 bytes at src, but its allocation has 16 from there" in texts
 
 
+def test_host_memory_that_is_too_short_gives_no_values(recorded: Any) -> None:
+    program = recorded(
+        """
+    std::vector<float> host{1, 2};
+    void *x = room(16); aclrtMemcpy(x, 16, host.data(), 16, ACL_MEMCPY_HOST_TO_DEVICE);
+    void *out = room(16); aclrtMemcpy(out, 8, host.data() + 1, 8, ACL_MEMCPY_HOST_TO_DEVICE);
+    RUN(aclnnNeg, tensor(x, {4}, ACL_FLOAT), tensor(out, {4}, ACL_FLOAT))
+    std::vector<float> back(1); aclrtMemcpy(back.data(), 16, out, 16, ACL_MEMCPY_DEVICE_TO_HOST);
+    """,
+        "aclnnop/aclnn_neg.h",
+    )
+    x, out = calls(program)[0].arguments.values()
+    for value, first, count in ((x, 1, 2), (out, 2, 1)):
+        assert isinstance(value, Tensor)
+        assert isinstance(value.data, Data)
+        assert value.data.values[0] == first
+        assert value.data.defined is not None
+        assert value.data.defined.tolist() == [i < count for i in range(4)]
+    texts = [note.text for note in program.notes]
+    assert "aclrtMemcpy: 16 bytes at src, but the host memory has 8 from there" in texts
+    assert "the sample fills 2 of 4 elements of self" in texts
+
+
 def test_results_that_are_used_again_stay_the_same_tensor(recorded: Any) -> None:
     program = recorded(
         """
@@ -305,6 +328,9 @@ def test_a_call_that_the_emulator_refuses_is_recorded_all_the_same(recorded: Any
         "aclnnop/aclnn_neg.h",
     )
     assert [call.op for call in calls(program)] == ["aclnnNeg"]
+    assert "the emulator did not compute all calls, so they are recorded without results" in [
+        note.text for note in program.notes
+    ]
 
 
 def test_another_operator_of_the_same_name_is_not_computed(recorded: Any) -> None:
@@ -317,6 +343,22 @@ def test_another_operator_of_the_same_name_is_not_computed(recorded: Any) -> Non
     (call,) = calls(recorded(body, "aclnnop/aclnn_neg.h", declarations=[other]))
     assert isinstance(call.arguments["count"], Attribute)
     assert call.arguments["count"].value == 3
+
+
+def test_a_type_without_a_numpy_counterpart(recorded: Any) -> None:
+    program = recorded(
+        """
+    void *x = upload<uint8_t>({0x21, 0x43}); void *out = room(2);
+    RUN(aclnnMine, tensor(x, {4}, ACL_FLOAT4_E2M1), tensor(out, {2}, ACL_HIFLOAT8))
+    """,
+        "aclnnop/aclnn_mine.h",
+        declarations=[MINE.format("const aclTensor *x, aclTensor *out")],
+    )
+    x, out = calls(program)[0].arguments.values()
+    assert isinstance(x, Tensor)
+    assert (x.dtype, x.shape, x.data) == ("float4_e2m1", (4,), Unknown("NumPy has no type float4_e2m1"))
+    assert isinstance(out, Tensor)
+    assert (out.dtype, out.data) == ("hifloat8", None)
 
 
 def test_empty_tensors_and_calls_without_a_kernel(recorded: Any) -> None:
@@ -365,10 +407,12 @@ def test_what_was_called_before_a_crash_or_the_time_limit_is_kept(recorded: Any)
         NEG + "raise(11);" + NEG.replace("x", "z").replace("out", "o"), "signal.h", "aclnnop/aclnn_neg.h"
     )
     assert len(calls(program)) == 1
-    assert [n.text for n in program.notes if "signal 11" in n.text]
+    assert program.steps[-1].reason == "the sample ended by signal 11: later calls may be missing"
     program = recorded(NEG + "for (;;) pause();", "unistd.h", "aclnnop/aclnn_neg.h", time_limit=3)
     assert len(calls(program)) == 1
-    assert [n.text for n in program.notes if "after 3 s" in n.text]
+    assert program.steps[-1].reason == "the sample was stopped after 3 s: later calls may be missing"
+    program = recorded(NEG + "return 7;", "aclnnop/aclnn_neg.h")
+    assert program.steps[-1].reason == "the sample ended with status 7 on the emulator: later calls may be missing"
 
 
 def test_a_sample_without_calls_says_so(recorded: Any) -> None:
@@ -388,6 +432,18 @@ def test_several_files_make_one_program(tmp_path: Path, recorded: Any, emulator_
     program = record([path, tmp_path / "more.cpp"])
     assert len(calls(program)) == 1
     assert program.files == (str(path), str(tmp_path / "more.cpp"))
+
+
+def test_headers_beside_a_sample_are_read_too(tmp_path: Path, recorded: Any) -> None:
+    (tmp_path / "mine.h").write_text(MINE.format("const aclTensor *x"))
+    (tmp_path / "calls.h").write_text("#define CALL(t) RUN(aclnnMine, t)\n#define OTHER(t) RUN(aclnnInplaceNeg, t)\n")
+    program = recorded(
+        "void *x = upload<float>({1}); CALL(tensor(x, {1}, ACL_FLOAT)) OTHER(tensor(x, {1}, ACL_FLOAT))",
+        "aclnnop/aclnn_mine.h",
+        "calls.h",
+        "mine.h",
+    )
+    assert [call.op for call in calls(program)] == ["aclnnMine", "aclnnInplaceNeg"]
 
 
 SCRIPT = """

@@ -170,7 +170,13 @@ def port(
     return Ported(
         emitted.script,
         emitted.data,
-        tuple(placed(note.text, note.file, note.line, note.line) for note in program.notes),
+        (
+            *(placed(note.text, note.file, note.line, note.line) for note in program.notes),
+            *(
+                f"{op}: no prototype is at hand, so it is guessed; --signature takes the true one"
+                for op in emitted.guessed
+            ),
+        ),
         tuple(placed(gap.reason, gap.file, *gap.lines) for gap in emitted.missing),
         program.refused,
     )

@@ -73,7 +73,7 @@ def _port(sample: Sample, path: Path | None, options: argparse.Namespace) -> int
         return REFUSED
     for note in result.notes:
         print(f"{note} (warning)", file=sys.stderr)
-    for gap in result.missing:
+    for gap in () if result.refused else result.missing:
         print(f"{gap} (not understood: a TODO in the script)", file=sys.stderr)
     if result.data and path is None:
         print(

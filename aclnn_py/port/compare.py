@@ -48,14 +48,17 @@ def _differences(static: Program, recorded: Program) -> Iterator[str]:
     mine = [step for step in static.steps if isinstance(step, Call)]
     theirs = [step for step in recorded.steps if isinstance(step, Call)]
     gaps = any(isinstance(step, Unknown) for step in static.steps)
+    cut = any(isinstance(step, Unknown) for step in recorded.steps)  # the run ended before the sample did
     pairs: set[tuple[int, int]] = set()
     position = 0
     for number, call in enumerate(mine, 1):
         found = position
-        while found < len(theirs) and theirs[found].op != call.op:
+        while gaps and found < len(theirs) and theirs[found].op != call.op:
             found += 1
-        if found == len(theirs) or (found > position and not gaps):
-            got = theirs[position].op if position < len(theirs) and not gaps else "no further call"
+        if found == len(theirs) and cut:
+            return
+        if found == len(theirs) or theirs[found].op != call.op:
+            got = theirs[found].op if found < len(theirs) else "no further call"
             yield f"call {number} {call.op}: recorded is {got}"
             return
         for text in _call(call, theirs[found], pairs):
@@ -159,7 +162,7 @@ def _geometry(tensor: Tensor) -> dict[str, Any]:
     return {
         "shape": tuple(tensor.shape),
         "dtype": tensor.dtype,
-        "strides": contiguous if tensor.strides is None else tuple(tensor.strides),
+        "strides": contiguous if tensor.strides is None or 0 in tensor.shape else tuple(tensor.strides),
         "offset": tensor.offset,
         "storage shape": tuple(tensor.shape if tensor.storage_shape is None else tensor.storage_shape),
         "format": tensor.format,

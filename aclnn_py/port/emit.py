@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import PurePath
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from .. import dtypes, signatures
 from ..signatures import Signature
 from .grouping import Group, Tree, merge, repeated, tree
-from .literals import array_expression, dtype_text, literal, nested, scalar_value
+from .literals import array_expression, dtype_text, literal, nested
 from .model import (
     Array,
     Attribute,
@@ -33,7 +34,8 @@ from .model import (
     Sequence as Items,
 )
 from .plan import Path, Plan, identifier, steps_of, used_by
-from .script import WIDTH, Block, Cat, Comment, Line, Node, Seq, Slot, Statement, flat, script
+from .script import WIDTH, Block, Cat, Comment, Line, Node, Seq, Slot, Statement, bare, flat, script
+from .spelling import all_exact, attribute, exact, label, quoted, scalar, short
 from .views import Store, define, values_of
 
 __all__ = ["Emitted", "emit", "place_of"]
@@ -48,6 +50,7 @@ class Emitted:
     script: str
     data: dict[str, np.ndarray[Any, Any]]
     missing: tuple[Unknown, ...]
+    guessed: tuple[str, ...] = ()  # operators whose prototype nobody knows
 
 
 def place_of(program: Program, file: str, first: int, last: int, *, short: bool = True) -> str:
@@ -130,10 +133,10 @@ class _Writer:
         if unknown not in self.missing:
             self.missing.append(unknown)
         place = self.where(unknown.file, *unknown.lines)
-        quoted = [f"    {line.strip()}" for line in unknown.source.strip().splitlines()[:3]]
-        text = "\n".join([f"TODO {place}: {unknown.reason}", *quoted])
+        source = [f"    {line.strip()}" for line in unknown.source.strip().splitlines()[:3]]
+        text = "\n".join([f"TODO {place}: {unknown.reason}", *source])
         message = f"{what}: {place}" if what else place
-        return [Comment(text), Line(f"raise NotImplementedError({_quoted(message)})")]
+        return [Comment(text), Line(Seq("raise NotImplementedError(", (quoted(message),), ")"))]
 
     def ref(self, tensor: Tensor, path: Path) -> Node:
         name = self.plan.names[id(tensor)]
@@ -173,9 +176,9 @@ class _Writer:
         if isinstance(value, Tensor):
             return self.ref(value, path)
         if isinstance(value, Scalar):
-            return _scalar(value, name)
+            return scalar(value, name)
         if isinstance(value, Attribute):
-            return Slot(_attribute(value, kind), name)
+            return Slot(attribute(value, kind), name)
         if isinstance(value, Array):
             return Slot(nested([literal(item) for item in value.items], (len(value.items),)), name)
         if isinstance(value, Items):
@@ -187,10 +190,20 @@ class _Writer:
             return Seq("[", tuple(nodes), "]")
         return "None"
 
+    @cached_property
+    def labels(self) -> dict[str, set[str]]:
+        """Names of the tensors that each label of the sample is printed with."""
+        found: dict[str, set[str]] = {}
+        for step in self.program.steps:
+            if isinstance(step, Print):
+                found.setdefault(label(step.label), set()).add(self.plan.names[id(step.tensor)])
+        return found
+
     def _print(self, step: Print, path: Path) -> list[Statement]:
-        label = _label(step.label) or self.plan.names[id(step.tensor)]
+        text, name = label(step.label), self.plan.names[id(step.tensor)]
+        text = text if text and self.labels[text] == {name} else name
         node = _first(self.ref(step.tensor, path), step.tensor, step.count)
-        return [Line(Seq("print(", (Slot(_quoted(label + ":"), "label"), node), ")"))]
+        return [Line(Seq("print(", (Slot(quoted(text + ":"), "label"), node), ")"))]
 
     def _check(self, step: Check, path: Path) -> list[Statement]:
         tensor, expected = step.tensor, step.expected
@@ -202,22 +215,22 @@ class _Writer:
             ]
         size = int(np.prod(tensor.shape, dtype=np.int64))
         values, _ = values_of(expected, min(size, expected.values.size))
-        own = dtype_text(tensor.dtype) == tensor.dtype  # ml_dtypes: NumPy compares these as float32
+        own = dtype_text(tensor.dtype) == tensor.dtype  # of ml_dtypes: NumPy tells no NaN there
         kind = np.dtype(np.float32) if own else dtypes.parse(tensor.dtype)
         got = _first(self.ref(tensor, path), tensor, values.size if values.size < size else None)
-        got = Cat((got, ".astype(np.float32)")) if own else got
+        got = Cat((got, ".astype(np.float32)")) if own and np.isnan(values.astype(kind)).any() else got
         shape = tensor.shape if values.size == size else (values.size,)
-        exact = values.astype(kind)
-        found = array_expression(exact, shape, dtype_text(kind.name), expected.text, "expected")
-        node = found.node or self.store.keep(exact, shape, kind.name, f"{name}_expected")
+        wanted = values.astype(kind)
+        found = array_expression(wanted, shape, dtype_text(kind.name), expected.text, f"expected_{name}")
+        node = found.node or self.store.keep(wanted, shape, kind.name, f"{name}_expected")
         loose = bool(step.rtol or step.atol)
-        if isinstance(node, Seq) and node.open == "np.array(" and (loose or _all_exact(node.items[0], exact)):
-            node = node.items[0]  # NumPy makes an array of it
-        if found.fill is not None and (loose or _exact(found.fill, exact[0])):
-            node = Slot(found.fill, "expected")
+        if isinstance(node, Seq) and node.open == "np.array(" and (loose or all_exact(node.items[0], wanted)):
+            node = Slot(bare(node.items[0]), f"expected_{name}")  # NumPy makes an array of it
+        if found.fill is not None and (loose or exact(found.fill, wanted[0])):
+            node = Slot(found.fill, f"expected_{name}")
         if not loose:
             return [Line(Seq("np.testing.assert_array_equal(", (got, node), ")"))]
-        bounds = (f"rtol={_short(step.rtol)}", *([f"atol={_short(step.atol)}"] if step.atol else []))
+        bounds = (f"rtol={short(step.rtol)}", *([f"atol={short(step.atol)}"] if step.atol else []))
         return [Line(Seq("np.testing.assert_allclose(", (got, node, *bounds), ")"))]
 
     # -- what the sample leaves unread
@@ -238,16 +251,6 @@ class _Writer:
         return [Comment(f"The sample does not read back {', '.join(found)}.")]
 
 
-def _quoted(text: str) -> str:
-    shown = repr(text)
-    return shown if '"' in text else '"' + shown[1:-1].replace("\\'", "'") + '"'
-
-
-def _label(text: str) -> str:
-    """Return what a format string says before the first number."""
-    return re.split(r"\[?%", text, maxsplit=1)[0].strip().rstrip(":=").removesuffix(" is").strip()
-
-
 def _first(name: Node, tensor: Tensor, count: int | None) -> Node:
     size = int(np.prod(tensor.shape, dtype=np.int64))
     if count is None or count >= size:
@@ -255,63 +258,10 @@ def _first(name: Node, tensor: Tensor, count: int | None) -> Node:
     return Cat((name, f"[:{count}]" if len(tensor.shape) == 1 else f".ravel()[:{count}]"))
 
 
-def _short(number: float) -> str:
-    return re.sub(r"e([+-])0", r"e\1", f"{number:g}")
-
-
-def _all_exact(node: Node, values: np.ndarray[Any, Any]) -> bool:
-    found = scalar_value(flat(node))
-    return found is not None and bool(np.array_equal(np.asarray(found).reshape(-1), values))
-
-
-def _exact(text: str, value: Any) -> bool:
-    found = scalar_value(text)
-    return found is not None and bool(np.asarray(found) == value)
-
-
 def _whole_range(call: Call) -> str | None:
     """Return the range that owns everything: N is the number of (token, slot) pairs."""
     index = call.arguments.get("sortedIndices") or call.arguments.get("indices")
     return f"(0, {int(np.prod(index.shape, dtype=np.int64))})" if isinstance(index, Tensor) else None
-
-
-def _attribute(value: Attribute, kind: str) -> str:
-    """Return the Python spelling of a value: names for dtypes and truth, not their numbers."""
-    if isinstance(value.value, str):
-        return _quoted(value.value)
-    if kind == "bool" and value.value in (0, 1):
-        return str(bool(value.value))
-    if kind == "dtype" and isinstance(value.value, int):
-        try:
-            return f'"{dtypes.name(dtypes.from_acl(value.value))}"'
-        except TypeError:  # no NumPy type has that number
-            return str(value.value)
-    text = literal(value.text)
-    return repr(value.value) if scalar_value(text) is None else text
-
-
-def _scalar(value: Scalar, name: str) -> Node:
-    """Return a number where the binding makes the same aclScalar of it, else an explicit scalar."""
-    text = literal(value.text)
-    given = scalar_value(text)
-    kind = dtypes.parse(value.dtype)
-    with np.errstate(all="ignore"):
-        same = given is not None and np.asarray(given).astype(kind) == np.asarray(value.value).astype(kind)
-    if not same:
-        given = value.value.item() if isinstance(value.value, np.generic) else value.value
-        text = _spelled(given)
-    usual = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
-    if usual.get(type(given)) == value.dtype:
-        return Slot(text, name)
-    if kind.kind in "iu" and not isinstance(given, int):
-        text = str(int(given))
-    return Seq("aclnn_py.Scalar(", (Slot(text, name), Slot(f'"{value.dtype}"', f"{name}_dtype")), ")")
-
-
-def _spelled(number: Any) -> str:
-    if isinstance(number, float) and not np.isfinite(number):
-        return "np.nan" if np.isnan(number) else "np.inf" if number > 0 else "-np.inf"
-    return repr(number)
 
 
 def _paragraphs(statements: Sequence[Statement]) -> list[list[Statement]]:
@@ -375,7 +325,8 @@ def emit(
     for note in writer.notes:
         place = f"{writer.where(note.file, note.line, note.line)}: " if note.line else ""
         head.append(Comment(place + note.text))
-    main = _paragraphs([*_declarations(program, lookup), *_loading(writer.store, data_file), *body])
+    declared, guessed = _declarations(program, lookup)
+    main = _paragraphs([*declared, *_loading(writer.store, data_file), *body])
     text = script(main)
     used = sorted(set(re.findall(r"\b(bfloat16|float8_\w+)\b", text)) & set(_ML_TYPES))
     imports: list[list[Statement]] = [[Line("from pathlib import Path")]] if writer.store.arrays else []
@@ -387,28 +338,36 @@ def emit(
     text = script([[*head, *imports[0]], *imports[1:], *main])
     if program.refused:
         text = "".join(line if line.startswith("#") else f"# {line}".rstrip() + "\n" for line in text.splitlines(True))
-    return Emitted(text, writer.store.arrays, tuple(writer.missing))
+    return Emitted(text, writer.store.arrays, tuple(writer.missing), guessed)
 
 
 _ML_TYPES = ("bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e8m0fnu")
 
 
-def _declarations(program: Program, lookup: Lookup) -> list[Statement]:
-    """Declare the operators that the package does not know by itself."""
-    found: dict[str, str] = {}
+def _declarations(program: Program, lookup: Lookup) -> tuple[list[Statement], tuple[str, ...]]:
+    """Declare the operators that the package does not know by itself; also return those that had to be guessed."""
+    made: dict[str, Statement] = {}
+    guessed: list[str] = []
     for step in program.steps:
-        if isinstance(step, Call) and step.op not in found and signatures.builtin(step.op) is None:
-            signature = lookup(step.op)
-            prototype = step.declaration or ("" if signature is None else str(signature))
-            if prototype:
-                found[step.op] = " ".join(prototype.split())
-    made: list[Statement] = []
-    for prototype in found.values():
-        start, rest = prototype.rstrip("; ").split("(", 1)
+        if not isinstance(step, Call) or step.op in made or signatures.builtin(step.op) is not None:
+            continue
+        signature = lookup(step.op)
+        prototype = (str(signature) if signature is not None else step.declaration) or ""
+        if not prototype:
+            continue
+        comments: tuple[str, ...] = ()
+        if signature is None:
+            guessed.append(step.op)
+            comments = ("Guessed from the sample: CANN's header has the true types and names.",)
+        start, rest = " ".join(prototype.split()).rstrip("; ").split("(", 1)
         text = textwrap.fill(rest, WIDTH - 4, break_long_words=False, break_on_hyphens=False)
-        made.append(Line(f'aclnn_py.declare("""\n{start}(\n{textwrap.indent(text, "    ")};\n""")'))
-    return made
+        text = f'aclnn_py.declare("""\n{start}(\n{textwrap.indent(text, "    ")};\n""")'
+        made[step.op] = Line(text, "", comments, True)
+    return list(made.values()), tuple(guessed)
 
 
 def _loading(store: Store, data_file: str) -> list[Statement]:
-    return [Line(f'np.load(Path(__file__).with_name("{data_file}"))', "data")] if store.arrays else []
+    if not store.arrays:
+        return []
+    path = Seq("Path(__file__).with_name(", (f'"{data_file}"',), ")")
+    return [Line(Seq("np.load(", (path,), ")"), "data")]

@@ -275,4 +275,4 @@ def _function(
         if len(variables) > 3:
             arguments = tuple(Cat((f"{v}=", node)) for v, node in zip(variables, nodes, strict=True))
         calls.append(Line(Cat((name, Seq("(", arguments, ")"))), "", tuple(dict.fromkeys(comments)), True))
-    return [Block(f"def {name}({', '.join(variables)}):", body, function=True), *calls]
+    return [Block(Cat((f"def {name}", Seq("(", tuple(variables), ")"), ":")), body, function=True), *calls]

@@ -224,8 +224,8 @@ class _Reader:
         tensor = Tensor(
             name if number == 1 or self.snapshots else f"{name}_{number}",
             shape,
-            row["dtype"],
-            strides=None if row["strides"] == contiguous else tuple(row["strides"]),
+            row["dtype"] if _numpy(row["dtype"]) is not None else row["dtype"].removesuffix("fn"),  # as acl names it
+            strides=None if row["strides"] == contiguous or 0 in shape else tuple(row["strides"]),
             offset=row["offset"],
             storage_shape=None if storage == shape else storage,
             format=formats().get(row["format"], str(row["format"])),

@@ -11,7 +11,6 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from ..signatures import Signature
 from .entries import declarations as declare_all
 from .entries import entry_points
 from .log import read
-from .model import Call, Note, Program, SampleError
+from .model import Call, Note, Program, SampleError, Unknown
 
 __all__ = ["record"]
 
@@ -30,34 +29,43 @@ _COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 
 
-@dataclass
 class _Sample:
-    """The source files of one program and what they ask for."""
+    """The source files of one program, the headers beside them, and what they ask for."""
 
-    paths: list[Path]
-    code: list[str] = field(default_factory=list)  # without comments and the text of strings
-
-    def __post_init__(self) -> None:
-        for path in self.paths:
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths: list[Path] = []
+        self.texts: list[str] = []
+        self.code: list[str] = []  # without comments and the text of strings
+        waiting = [Path(path).resolve() for path in paths]
+        for path in waiting:
+            if path in self.paths:
+                continue
             text = path.read_text(encoding="utf-8", errors="replace")
+            self.paths.append(path)
+            self.texts.append(text)
             self.code.append(_COMMENT.sub(_blank, text))
+            waiting += [p.resolve() for name in _INCLUDE.findall(text) if (p := path.parent / name).is_file()]
+
+    @property
+    def sources(self) -> list[Path]:
+        """What is compiled: the files that are no headers."""
+        return [path for path in self.paths if path.suffix not in (".h", ".hh", ".hpp", ".inc")]
 
     def operators(self) -> dict[str, bool]:
         """Return the operators that are named, and whether one is for certain called."""
         found: dict[str, bool] = {}
-        for code in self.code:
+        for path, code in zip(self.paths, self.code, strict=True):
             for name in re.findall(r"\b(\w+)GetWorkspaceSize\b", code):
-                found[name] = True
+                found[name] = found.get(name, False) or path in self.sources
             for name in re.findall(r"\baclnn[A-Z]\w*\b", code):  # a macro may add the suffix
                 found.setdefault(name.removesuffix("GetWorkspaceSize"), False)
         return found
 
     def includes(self) -> list[str]:
-        texts = (path.read_text(encoding="utf-8", errors="replace") for path in self.paths)
-        return list(dict.fromkeys(name for text in texts for name in _INCLUDE.findall(text)))
+        return list(dict.fromkeys(name for text in self.texts for name in _INCLUDE.findall(text)))
 
     def mentions(self, word: str) -> bool:
-        return any(word in path.read_text(encoding="utf-8", errors="replace") for path in self.paths)
+        return any(word in text for text in self.texts)
 
     def find(self, name: str) -> tuple[str, int, int]:
         """Return file, line and column (from 1) of a name's first mention."""
@@ -113,11 +121,12 @@ def record(
     FileNotFoundError
         A file, g++ or what building the emulator needs is missing.
     """
-    sample = _Sample([Path(path).resolve() for path in paths])
+    sample = _Sample(paths)
     files = tuple(str(path) for path in paths)
     if any(name.startswith("hccl") for name in sample.includes()):
         return Program(files, refused="it needs HCCL, which joins several devices")
-    declared = {s.name: s for text in declarations for s in signatures.parse_prototypes(text, problems=[])}
+    texts = [*sample.texts, *declarations]
+    declared = {s.name: s for text in texts for s in signatures.parse_prototypes(text, problems=[])}
     known: dict[str, Signature] = {}
     for name, called in sample.operators().items():
         found = declared.get(name) or signature(name)
@@ -130,10 +139,11 @@ def record(
     with tempfile.TemporaryDirectory(prefix="aclnn-record-") as directory:
         run = _Run(sample, known, libraries, Path(directory), time_limit, memory_limit)
         program = run.attempt(run.missing(), files)
-        if program.notes and run.ended_badly and run.missing() != set(known):
+        if run.gap is not None and run.missing() != set(known):
             # the emulator refused what the device may take: record without computing anything
             other = run.attempt(set(known), files)
             if _calls(other) > _calls(program):
+                other.notes.append(Note("the emulator did not compute all calls, so they are recorded without results"))
                 program = other
         if log is not None:
             log.write_bytes(run.log.read_bytes() if run.log.exists() else b"")
@@ -171,7 +181,7 @@ class _Run:
         self.sample, self.known, self.libraries, self.work = sample, known, libraries, work
         self.seconds, self.memory = seconds, memory
         self.log = work / "record.jsonl"
-        self.ended_badly = False
+        self.gap: Unknown | None = None  # what is not recorded of the last run
         self._write_headers()
 
     def missing(self) -> set[str]:
@@ -212,6 +222,8 @@ class _Run:
             self.log.touch()
         found = read(self.log, signature=self.known.get, passive=passive, files=files)
         found.notes += notes
+        if self.gap is not None:
+            found.steps.append(self.gap)
         if not _calls(found):
             found.notes.append(Note("the sample called no operator"))
         return found
@@ -223,7 +235,7 @@ class _Run:
         folders = [self.include, self.include / "aclnnop", theirs, theirs / "aclnn", theirs / "aclnnop"]
         command = ["g++", "-std=gnu++17", "-O0", "-w", "-fmax-errors=1", "-fdiagnostics-color=never"]
         command += [f"-I{folder}" for folder in folders]
-        command += [*map(str, self.sample.paths), str(entries), "-o", str(program), f"-L{self.libraries}"]
+        command += [*map(str, self.sample.sources), str(entries), "-o", str(program), f"-L{self.libraries}"]
         command += ["-lopapi", "-lnnopbase", "-lascendcl", "-lpthread", f"-Wl,-rpath,{self.libraries}"]
         try:
             done = subprocess.run(
@@ -275,14 +287,14 @@ class _Run:
             status, said = done.returncode, done.stderr
         except subprocess.TimeoutExpired as error:
             status, said = None, (error.stderr or b"").decode(errors="replace")
-        self.ended_badly = status != 0
         broken = re.findall(r"^aclnn emulator: violation: (.*)$", said, re.MULTILINE)
         notes += [Note(re.sub(r" 0x[0-9a-f]+", "", text)) for text in broken]  # addresses differ from run to run
+        how = ""
         if status is None:
-            notes.append(Note(f"the sample was stopped after {self.seconds:g} s: later calls are not recorded"))
+            how = f"was stopped after {self.seconds:g} s"
         elif status:
-            how = f"by signal {-status}" if status < 0 else f"with status {status}"
-            notes.append(Note(f"the sample ended {how} on the emulator: later calls may not be recorded"))
+            how = f"ended by signal {-status}" if status < 0 else f"ended with status {status} on the emulator"
+        self.gap = Unknown(f"the sample {how}: later calls may be missing") if how else None
         return notes
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "Seq",
     "Slot",
     "Statement",
+    "bare",
     "flat",
     "script",
     "tuple_of",
@@ -102,6 +103,11 @@ def flat(node: Node) -> str:
     if isinstance(node, Cat):
         return "".join(map(flat, node.parts))
     return node.open + ", ".join(map(flat, node.items)) + node.close
+
+
+def bare(node: Node) -> Node:
+    """Return what is in a slot."""
+    return bare(node.node) if isinstance(node, Slot) else node
 
 
 def _pieces(node: Node) -> list[str | Seq]:

@@ -50,6 +50,10 @@ void aclnnEmulatorSetDelay(uint32_t milliseconds);
 /* Forgets injected faults, the delay, violations, and this thread's error text. Handles stay. */
 void aclnnEmulatorReset(void);
 
+/* Not in the libraries: a program may define it, to have copies checked against its own memory as well. The bytes from
+ * `address` to the end of what was allocated there, SIZE_MAX when it cannot tell. */
+size_t aclnnEmulatorHostRoom(const void *address);
+
 /* Entry points of an operator that the emulator does not compute (libnnopbase.so): the call is checked for live handles
  * and recorded (ACLNN_EMULATOR_RECORD), its outputs are left as they are, its workspace is 0. `parameters` are the C
  * names, separated by commas; `letters` has one for each: t aclTensor, l aclTensorList, s aclScalar, S aclScalarList,

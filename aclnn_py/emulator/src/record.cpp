@@ -46,14 +46,14 @@ std::string number(double value) {
 
 std::string base64(const std::string &bytes) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    std::string out;
-    out.reserve((bytes.size() + 2) / 3 * 4);
-    for (size_t i = 0; i < bytes.size(); i += 3) {
+    std::string out((bytes.size() + 2) / 3 * 4, '=');
+    char *to = &out[0];
+    for (size_t i = 0; i < bytes.size(); i += 3, to += 4) {
         uint32_t word = 0;
         for (size_t j = 0; j < 3; ++j) {
             word = word << 8 | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0);
         }
-        for (size_t j = 0; j < 4; ++j) out += i + j <= bytes.size() ? digits[word >> (18 - 6 * j) & 63] : '=';
+        for (size_t j = 0; j < 4 && i + j <= bytes.size(); ++j) to[j] = digits[word >> (18 - 6 * j) & 63];
     }
     return out;
 }
@@ -67,6 +67,10 @@ std::string contents(const View &view, const Operand &operand) {
         return std::string(base + operand.lowest, static_cast<size_t>(operand.end - operand.lowest));
     }
     auto size = static_cast<int64_t>(bits / 8);
+    int64_t expected = 1;
+    bool contiguous = true;
+    for (int i = view.ndim; i-- > 0; expected *= view.dims[i]) contiguous = contiguous && view.strides[i] == expected;
+    if (contiguous) return std::string(static_cast<const char *>(view.data), static_cast<size_t>(expected * size));
     std::string out;
     out.reserve(static_cast<size_t>(view.numel() * size));
     int64_t index[kMaxDims] = {};

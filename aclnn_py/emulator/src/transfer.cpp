@@ -7,6 +7,9 @@
 #include "memory.h"
 #include "stream.h"
 
+// A program may tell how many bytes of its own memory are left from an address: see aclnn_emulator.h.
+extern "C" size_t aclnnEmulatorHostRoom(const void *address) __attribute__((weak));
+
 namespace emu {
 
 namespace {
@@ -45,7 +48,15 @@ void check_end(const char *api, const char *name, const void *address, int wante
             return;
         }
     }
-    if (end.block == nullptr) return;
+    if (end.block == nullptr) {
+        size_t left = aclnnEmulatorHostRoom != nullptr ? aclnnEmulatorHostRoom(address) : plan.count;
+        if (plan.count <= left) return;
+        bool refused = violation(api, "%zu bytes at %s %p, but the host memory has %zu from there", plan.count, name,
+                                 address, left);
+        plan.count = left;
+        if (refused) plan.code = 107000;
+        return;
+    }
     size_t start = static_cast<size_t>(end.address - end.block->base);
     size_t room = start < end.block->size ? end.block->size - start : 0;
     if (plan.count <= room) return;
