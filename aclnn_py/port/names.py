@@ -16,9 +16,9 @@ DTYPES: dict[int, tuple[str, str, int]] = {
     27: ("ACL_BF16", "bfloat16", 16), 29: ("ACL_INT4", "int4", 4), 30: ("ACL_UINT1", "uint1", 1),
     33: ("ACL_COMPLEX32", "complex32", 32), 34: ("ACL_HIFLOAT8", "hifloat8", 8),
     35: ("ACL_FLOAT8_E5M2", "float8_e5m2", 8), 36: ("ACL_FLOAT8_E4M3FN", "float8_e4m3fn", 8),
-    37: ("ACL_FLOAT8_E8M0", "float8_e8m0fnu", 8), 38: ("ACL_FLOAT6_E3M2", "float6_e3m2fn", 6),
-    39: ("ACL_FLOAT6_E2M3", "float6_e2m3fn", 6), 40: ("ACL_FLOAT4_E2M1", "float4_e2m1fn", 4),
-    41: ("ACL_FLOAT4_E1M2", "float4_e1m2fn", 4),
+    37: ("ACL_FLOAT8_E8M0", "float8_e8m0fnu", 8), 38: ("ACL_FLOAT6_E3M2", "float6_e3m2", 6),
+    39: ("ACL_FLOAT6_E2M3", "float6_e2m3", 6), 40: ("ACL_FLOAT4_E2M1", "float4_e2m1", 4),
+    41: ("ACL_FLOAT4_E1M2", "float4_e1m2", 4),
 }  # fmt: skip
 FORMATS: dict[int, str] = {
     -1: "UNDEFINED", 0: "NCHW", 1: "NHWC", 2: "ND", 3: "NC1HWC0", 4: "FRACTAL_Z", 12: "NC1HWC0_C04", 16: "HWCN",
