@@ -166,6 +166,20 @@ def test_a_converter_is_run_in_a_long_loop() -> None:
     assert values[:4].tolist() == [0, 0.5, 1, 0]
 
 
+def test_bytes_are_packed_in_a_long_loop() -> None:
+    host = """std::vector<uint8_t> h(400000); std::vector<float> some = {1, 2, 3}; bool half = false;
+    for (int64_t i = 0; i < 100000; i++) { float v = some[i % some.size()] * 0.5f;
+        if (half) { h[i] = 1; } else { memcpy(h.data() + i * 4, &v, 4); } }"""
+    body = f"""{host} std::vector<int64_t> shape = {{100000}}; void* m;
+    aclrtMalloc(&m, 400000, ACL_MEM_MALLOC_HUGE_FIRST);
+    aclrtMemcpy(m, 400000, h.data(), 400000, ACL_MEMCPY_HOST_TO_DEVICE); uint64_t s; aclOpExecutor* e;
+    aclTensor* x = aclCreateTensor(shape.data(), 1, ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND, shape.data(), 1, m);
+    aclnnAbsGetWorkspaceSize(x, x, &s, &e); aclnnAbs(nullptr, s, e, stream);"""
+    program = run(body)
+    assert data(program).values.tolist() == [(i % 3 + 1) * 0.5 for i in range(100_000)]
+    assert program.notes == []
+
+
 def test_bit_patterns_are_decoded() -> None:
     found = data(on("std::vector<uint16_t> h = {0x3C00, 0xC000, 0, 0x7BFF};", "ACL_FLOAT16"))
     assert found.values.tolist() == [1, -2, 0, 65504]

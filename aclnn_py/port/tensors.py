@@ -278,7 +278,7 @@ def _decode(raw: np.ndarray[Any, Any], dtype: str, n: int) -> np.ndarray[Any, An
     except (TypeError, ValueError, ImportError):
         return raw  # a packed or exotic type: its bytes
     if dtype == "bool":
-        return np.asarray(raw[:n] != 0)
+        return raw[:n].view(np.bool_)  # bytes other than 0 and 1 stay as they are
     return raw[: n * kind.itemsize].view(kind)
 
 
