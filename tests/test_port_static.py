@@ -249,6 +249,13 @@ def test_wrong_element_type_is_noted() -> None:
     assert any("the operator sees the raw bytes" in n.text for n in program.notes)
 
 
+def test_many_equal_values_of_the_wrong_type() -> None:
+    found = data(on("std::vector<float> h(2000000, 1.0f);", "ACL_FLOAT16", "{2000000}")).values
+    assert found[:4].tolist() == [0, 1.875, 0, 1.875]
+    assert found.shape == (2_000_000,)
+    assert data(on("std::vector<uint16_t> h(2000000, 0x3C00);", "ACL_FLOAT16", "{2000000}")).values[-1] == 1
+
+
 def test_a_read_back_longer_than_the_tensor_is_noted() -> None:
     after = "std::vector<double> r(4); aclrtMemcpy(r.data(), 32, om, 32, ACL_MEMCPY_DEVICE_TO_HOST);"
     assert any("32 bytes are read back" in n.text for n in on("std::vector<float> h(4);", after=after).notes)

@@ -227,13 +227,12 @@ def _compose(m: Machine, handle: Handle, writes: list[Snapshot], need: int, n: i
         assert array is not None
         assert only.nbytes is not None
         if min(only.nbytes, array.items().nbytes) >= need:
-            if not array.data.flags.writeable:  # one value for all
-                size = array.data.itemsize
-                count = -(-max(names.item_bits(data["code"]) // 8, 1) // size)
-                one = _decode(array.data[: count * 8].copy().view(np.uint8), dtype, 1)
+            size, item = array.data.itemsize, names.item_bits(data["code"]) // 8
+            if not array.data.flags.writeable and item and item % size == 0:  # one value for all
+                one = _decode(array.data[: item // size].copy().view(np.uint8), dtype, 1)
                 result = Data(np.broadcast_to(one[:1], (n,)))
             else:
-                result = Data(_decode(array.items().view(np.uint8)[:need], dtype, n))
+                result = Data(_decode(np.ascontiguousarray(array.items()).view(np.uint8)[:need], dtype, n))
             _describe(m, handle, result, only, n)
             return result
     raw = np.zeros(need, np.uint8)
