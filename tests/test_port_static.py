@@ -404,6 +404,14 @@ def test_new_host_data_make_a_new_tensor() -> None:
 # refusals and invalid C++
 
 
+def test_headers_with_guards_are_read() -> None:
+    header = "#ifndef UTIL_H\n#define UTIL_H\ninline int64_t Dim() { return 3; }\n#endif\n"
+    body = "aclTensor* x = nullptr; uint64_t s; aclOpExecutor* e;"
+    body += "aclnnArgMaxGetWorkspaceSize(x, Dim(), false, x, &s, &e); aclnnArgMax(nullptr, s, e, nullptr);"
+    program = trace([("util.h", header), ("s.cpp", f"int main() {{ {body} }}")], signature=lambda op: None)
+    assert [v.value for v in calls(program)[0].arguments.values() if isinstance(v, Attribute)] == [3, False]
+
+
 def test_hccl_is_refused() -> None:
     program = run('HcclComm comm; HcclGetCommName(comm, nullptr);')  # fmt: skip
     assert program.refused is not None
