@@ -72,7 +72,7 @@ def judge(program: model.Program) -> tuple[str, list[str]]:
     if reasons:
         return "incomplete", reasons
     if not any(isinstance(s, (model.Print, model.Check)) for s in program.steps):
-        return "incomplete", ["no result is read back"]
+        return "complete", ["no result is read back"]
     return "complete", []
 
 
@@ -155,6 +155,8 @@ def main() -> int:
     counts = Counter(r["status"] for r in results)
     total = sum(r["seconds"] for r in results)
     print(f"\n{len(results)} files, {total:.1f} s: " + ", ".join(f"{k} {v}" for k, v in counts.most_common()))
+    silent = sum(r["status"] == "complete" and bool(r["reasons"]) for r in results)
+    print(f"of the complete ones, {silent} read no result back")
     if options.record:
         either = sum("complete" in (r["status"], r["recorded"]) for r in results)
         recorded = Counter(str(r["recorded"]).split(":")[0] for r in results)

@@ -127,6 +127,12 @@ def test_literals_keep_their_text() -> None:
             [1, 1, np.float32(np.pi), 1],
         ),
         ("std::vector<float> h = {1, 2, 3, 4}; auto f = [&](int k) { h[k] = 9; }; f(1);", [1, 9, 3, 4]),
+        ("std::vector<float> h = {1, 2, 3, 4}; auto f = [&h](int k) { h[k] = 9; }; f(1);", [1, 9, 3, 4]),
+        (
+            "std::vector<float> h = {1, 2, 3, 4}; float k = 5; auto f = [k]() { return k; }; k = 6; h[0] = f();",
+            [5, 2, 3, 4],
+        ),
+        ("std::vector<float> h(0); for (int i = 0; i < 4; i++) { h.push_back(i + 1); }", [1, 2, 3, 4]),
         (
             "std::vector<float> h(4);"
             "switch (h.size()) { case 3: h[0] = 1; break; case 4: h[1] = 2; default: h[2] = 3; }",
@@ -160,6 +166,20 @@ def test_a_converter_is_run_in_a_long_loop() -> None:
     assert values[:4].tolist() == [0, 0.5, 1, 0]
 
 
+def test_bytes_are_packed_in_a_long_loop() -> None:
+    host = """std::vector<uint8_t> h(400000); std::vector<float> some = {1, 2, 3}; bool half = false;
+    for (int64_t i = 0; i < 100000; i++) { float v = some[i % some.size()] * 0.5f;
+        if (half) { h[i] = 1; } else { memcpy(h.data() + i * 4, &v, 4); } }"""
+    body = f"""{host} std::vector<int64_t> shape = {{100000}}; void* m;
+    aclrtMalloc(&m, 400000, ACL_MEM_MALLOC_HUGE_FIRST);
+    aclrtMemcpy(m, 400000, h.data(), 400000, ACL_MEMCPY_HOST_TO_DEVICE); uint64_t s; aclOpExecutor* e;
+    aclTensor* x = aclCreateTensor(shape.data(), 1, ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND, shape.data(), 1, m);
+    aclnnAbsGetWorkspaceSize(x, x, &s, &e); aclnnAbs(nullptr, s, e, stream);"""
+    program = run(body)
+    assert data(program).values.tolist() == [(i % 3 + 1) * 0.5 for i in range(100_000)]
+    assert program.notes == []
+
+
 def test_bit_patterns_are_decoded() -> None:
     found = data(on("std::vector<uint16_t> h = {0x3C00, 0xC000, 0, 0x7BFF};", "ACL_FLOAT16"))
     assert found.values.tolist() == [1, -2, 0, 65504]
@@ -174,15 +194,21 @@ def test_bit_patterns_are_decoded() -> None:
     "host",
     [
         "std::vector<float> h(4); for (auto& v : h) v = rand() % 10;",
-        "std::vector<float> h(4); std::mt19937 g(1); std::normal_distribution<float> d(0, 1); for (auto& v : h) v = d(g);",
+        "std::vector<float> h(4); std::mt19937 g(1); std::normal_distribution<float> d; for (auto& v : h) v = d(g);",
         'std::vector<float> h(4); std::ifstream in("x.bin"); in.read((char*)h.data(), 16);',
         "std::vector<float> h(4); FillIt(h.data(), 4);",
+        "std::vector<float> h(4); FillIt(h);",
+        "std::vector<float> h(4); float k = 1; Find(k); h[0] = k;",
+        'std::vector<float> h(4); std::ifstream in("x.txt"); in >> h[0];',
         "std::vector<float> h = {{{1, 2, 3, 4}}};",
         "float a[4]; std::vector<float> h(a, a + 4);",
         "std::vector<float> h(4); float z; h[1] = z;",
         "struct S { int a; void* p; } s; std::vector<float> h(4); memcpy(h.data(), &s, sizeof(float) * 4);",
         "std::vector<float> h(4); if (rand() > 3) { h[0] = 1; } else { h[0] = 2; }",
         "std::vector<float> h(4, 1); h[2] += unknown_function(3);",
+        "std::vector<float> h(4, 1); float v = 2; if (rand()) { memcpy(h.data() + 1, &v, 4); }",
+        "std::vector<float> h(4, 1); auto put = [&h](float v) { h[0] = v; }; if (rand()) { put(3); }",
+        "std::vector<float> h(4, 1); if (rand()) { h.push_back(1); }",
     ],
 )
 def test_unknown_data(host: str) -> None:
@@ -221,6 +247,13 @@ def test_wrong_element_type_is_noted() -> None:
     program = on("std::vector<float> h = {1, 2, 3, 4};", "ACL_FLOAT16")
     assert data(program).values.tolist() == np.array([1, 2], np.float32).view(np.float16).tolist()
     assert any("the operator sees the raw bytes" in n.text for n in program.notes)
+
+
+def test_many_equal_values_of_the_wrong_type() -> None:
+    found = data(on("std::vector<float> h(2000000, 1.0f);", "ACL_FLOAT16", "{2000000}")).values
+    assert found[:4].tolist() == [0, 1.875, 0, 1.875]
+    assert found.shape == (2_000_000,)
+    assert data(on("std::vector<uint16_t> h(2000000, 0x3C00);", "ACL_FLOAT16", "{2000000}")).values[-1] == 1
 
 
 def test_a_read_back_longer_than_the_tensor_is_noted() -> None:
@@ -369,6 +402,14 @@ def test_new_host_data_make_a_new_tensor() -> None:
 
 
 # refusals and invalid C++
+
+
+def test_headers_with_guards_are_read() -> None:
+    header = "#ifndef UTIL_H\n#define UTIL_H\ninline int64_t Dim() { return 3; }\n#endif\n"
+    body = "aclTensor* x = nullptr; uint64_t s; aclOpExecutor* e;"
+    body += "aclnnArgMaxGetWorkspaceSize(x, Dim(), false, x, &s, &e); aclnnArgMax(nullptr, s, e, nullptr);"
+    program = trace([("util.h", header), ("s.cpp", f"int main() {{ {body} }}")], signature=lambda op: None)
+    assert [v.value for v in calls(program)[0].arguments.values() if isinstance(v, Attribute)] == [3, False]
 
 
 def test_hccl_is_refused() -> None:

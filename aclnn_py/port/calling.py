@@ -211,7 +211,8 @@ def _captured(m: Machine, node: Node) -> Scope:
     """Return the scope that a lambda sees: the enclosing one, with copies of what it captures by value."""
     scope = Scope(m.scope)
     for capture in node["captures"].kids if "captures" in node.fields else []:
-        if capture.kind == "identifier":
+        by_reference = capture.source.bytes[: capture.start].rstrip().endswith(b"&")
+        if capture.kind == "identifier" and not by_reference:
             cell = m.scope.find(capture.text)
             if cell is not None:
                 scope.vars[capture.text] = Cell(duplicate(cell.value), cell.ctype, cell.name)

@@ -19,7 +19,7 @@ from .model import Attribute, Call, Scalar, Sequence, Unknown, Value
 from .syntax import Node, fragment
 from .tensors import tensor_of
 from .types import CType
-from .values import Cell, Handle, Null, Num, Struct, Text, Unk
+from .values import Cell, Handle, Null, Num, Struct, Text, Unk, Vector
 
 __all__ = ["api", "finish", "macro", "stage_two"]
 
@@ -41,7 +41,16 @@ def api(m: Machine, node: Node, name: str) -> Any:
     if name.startswith("acl") and len(values) >= 4 and stage_two(m, name, values, node):
         return Num(0)
     known = name.startswith(("acl", "Hccl"))
-    for value in values:
+    if not known:  # it may take its arguments by reference
+        for argument in arguments:
+            place = (
+                m.lvalue(argument)
+                if argument.kind in ("identifier", "field_expression", "subscript_expression")
+                else None
+            )
+            if place is not None and isinstance(place[0].get(place[1]), (Num, Text, Unk)):
+                place[0].set(place[1], Unk(f"{name} may have changed it", node.line))
+    for value in values if not known else [v for v in values if not isinstance(v, (Vector, Struct))]:
         poison(m, value, Unk(f"{name} is not followed", node.line))
         if isinstance(value, Handle) and value.kind == "tensor" and not re.search("Calculate|Get", name):
             value.data["why"] = Unk(f"{name} may have changed it", node.line)

@@ -238,7 +238,8 @@ def branch(m: Machine, node: Node) -> list[Node]:
     text = condition.text if condition is not None else "0"
     if node.kind == "preproc_ifdef":
         directive = node.source.bytes[node.start : node.start + 12].decode(errors="replace")
-        chosen = (text in m.macros) != ("ifndef" in directive)
+        guard = any(k.kind == "preproc_def" and k["name"].text == text for k in node.kids)
+        chosen = guard or (text in m.macros) != ("ifndef" in directive)
     elif "__has_include" in text:
         chosen = True
     elif "defined" in text:

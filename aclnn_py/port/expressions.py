@@ -61,7 +61,12 @@ def _binary(m: Machine, node: Node) -> Any:
     if op in ("&&", "||", "and", "or"):
         return _logic(m, "&&" if op in ("&&", "and") else "||", left, right)
     a, b = m.eval(left), m.eval(right)
-    if op in ("<<", ">>") and not isinstance(a, (Num, Unk)):
+    if op == ">>" and not isinstance(a, Num):
+        place = m.lvalue(right)
+        if place is not None:
+            place[0].set(place[1], m.unk("what a stream gives", node))
+        return a
+    if op == "<<" and not isinstance(a, (Num, Unk)):
         return m.extra["stream"](m, a, b, node)
     if isinstance(a, Struct) or isinstance(b, Struct):
         return m.extra["operator"](m, op, a, b, node)

@@ -287,6 +287,10 @@ def _bind(m: Machine, argument: Argument, ctype: CType, parameter: Node) -> Cell
 def poison(m: Machine, value: Any, why: Unk) -> None:
     """Return what something that is not understood may have written through a pointer becomes unknown."""
     value = decay(value)
+    if isinstance(value, Vector):
+        value = Ptr(value.array)
+    elif isinstance(value, Struct):
+        value = Ptr(Cell(value, AUTO))
     if isinstance(value, Ptr):
         block = value.block
         if isinstance(block, Array):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from .convert import decay, target
 from .machine import Machine
 from .syntax import Node
 from .types import NUMERIC, numeric
-from .values import Array, Cell, Closure, Num, Ptr, Unk, Vector
+from .values import Array, Cell, Closure, Num, Ptr, Unk, Vector, np_type, truth
 
 __all__ = ["fast_loop", "range_loop"]
 
@@ -24,12 +25,14 @@ _ALLOWED = frozenset({
     "cast_expression", "type_descriptor", "primitive_type", "type_identifier", "qualified_identifier",
     "namespace_identifier", "template_function", "template_argument_list", "declaration", "init_declarator",
     "sizeof_expression", "true", "false", "for_statement", "update_expression", "sized_type_specifier",
-    "placeholder_type_specifier", "auto", "type_qualifier", "template_type", "char_literal", "character",
+    "if_statement", "else_clause",
+    "condition_clause", "placeholder_type_specifier",
+    "auto", "type_qualifier", "template_type", "char_literal", "character",
     "pointer_expression",
 })  # fmt: skip
 _PURE = frozenset({
     "sin", "cos", "exp", "sqrt", "fabs", "abs", "pow", "log", "tanh", "floor", "ceil", "fmod", "static_cast", "min",
-    "max", "size", "sinf", "cosf", "powf", "expf", "sqrtf",
+    "max", "size", "data", "sinf", "cosf", "powf", "expf", "sqrtf",
 })  # fmt: skip
 
 
@@ -63,6 +66,13 @@ def _root(node: Node) -> Node:
     return node
 
 
+def _base(node: Node) -> Node:
+    """Return the identifier that ``v.data() + i`` starts from."""
+    while node.kind != "identifier" and node.kids:
+        node = node.kids[0]
+    return node
+
+
 def _suits(m: Machine, body: Node, name: str) -> bool:
     """Whether the statements only set elements of arrays that they do not read, and their own variables."""
     own = {name}
@@ -80,6 +90,9 @@ def _suits(m: Machine, body: Node, name: str) -> bool:
             if function == "push_back":
                 written.append(_root(node["function"]).text)
                 targets.add(_root(node["function"]).start)
+            elif function == "memcpy" and len(node["arguments"].kids) == 3:
+                written.append(_base(node["arguments"].kids[0]).text)
+                targets.add(_base(node["arguments"].kids[0]).start)
             elif function not in _PURE and not _harmless(m, node["function"], function):
                 return False
     for node in body.walk():
@@ -95,9 +108,10 @@ def _suits(m: Machine, body: Node, name: str) -> bool:
                 targets.add(_root(left).start)
             else:
                 return False
-        elif (
-            node.kind == "update_expression" and node["argument"].text not in own
-        ) or node.kind == "pointer_expression":
+        elif node.kind == "update_expression":
+            if node["argument"].text not in own:
+                return False
+        elif node.kind == "pointer_expression" and not re.fullmatch(r"&\s*\w+", node.text):
             return False
     return not any(n.kind == "identifier" and n.text in written and n.start not in targets for n in body.walk())
 
@@ -195,6 +209,12 @@ class _Vectorised:
             return all(isinstance(c.value, (Num, Unk)) for k, c in m.scope.vars.items() if k in node.text)
         if kind == "for_statement":
             return self.inner(node)
+        if kind == "if_statement":
+            known = truth(m.eval(node["condition"]))
+            if known is None:
+                return False
+            chosen = node["consequence"] if known else node.get("alternative")
+            return chosen is None or self.run(chosen.kids[-1] if chosen.kind == "else_clause" else chosen)
         return False
 
     def inner(self, node: Node) -> bool:
@@ -214,6 +234,27 @@ class _Vectorised:
             m.scope.vars[name].value = Num(i, kind)
             if not self.run(node["body"]):
                 return False
+        return True
+
+    def copy(self, to: Any, source: Any, count: Any) -> bool:
+        """``memcpy`` of a variable of the body into an array of bytes."""
+        array = to.block if isinstance(to, Ptr) else None
+        value = source.block.value if isinstance(source, Ptr) and isinstance(source.block, Cell) else None
+        if (
+            not isinstance(array, Array)
+            or not isinstance(to.at, np.ndarray)
+            or array.elem.base not in ("uint8", "int8")
+        ):
+            return False
+        if isinstance(value, Unk):
+            self.stores.append((array, to.at, value))
+            return True
+        if not isinstance(value, Num) or not isinstance(count, Num) or np_type(value.t).itemsize != count.v:
+            return False
+        whole = np.ascontiguousarray(np.broadcast_to(np.asarray(value.v, np_type(value.t)), to.at.shape))
+        parts = whole.view(np.uint8).reshape(len(whole), -1)
+        for k in range(parts.shape[1]):
+            self.stores.append((array, to.at + k, cast(Num(parts[:, k], "uint8"), array.elem.base)))
         return True
 
     def store(self, node: Node) -> bool:
@@ -237,7 +278,11 @@ class _Vectorised:
                 return False
             self.stores.append((array, index.v, cast(value, array.elem.base)))
             return True
+        if node.kind == "call_expression" and node["function"].text.split("::")[-1] == "memcpy":
+            return self.copy(*(m.eval(k) for k in node["arguments"].kids))
         if node.kind == "call_expression":
+            if node["function"].kind != "field_expression":
+                return False
             base = m.eval(node["function"]["argument"])
             if (
                 node["function"]["field"].text != "push_back"

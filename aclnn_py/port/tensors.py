@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from .values import Array, Cell, Handle, Null, Num, Ptr, Struct, Text, Unk
 
 __all__ = ["Snapshot", "data_of", "numbers_at", "snapshot", "tensor_of"]
 
+_NUMBER = re.compile(r"-?(0[xXbB][0-9a-fA-F]+|[0-9.]+([eE][-+]?[0-9]+)?|np\.\w+)|True|False")
 MAX_BYTES = 1 << 29
 # dtypes whose values are given as bit patterns in integers of the same size
 _PATTERNS = {"float16", "bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e8m0fnu", "hifloat8"}
@@ -225,13 +227,12 @@ def _compose(m: Machine, handle: Handle, writes: list[Snapshot], need: int, n: i
         assert array is not None
         assert only.nbytes is not None
         if min(only.nbytes, array.items().nbytes) >= need:
-            if not array.data.flags.writeable:  # one value for all
-                size = array.data.itemsize
-                count = -(-max(names.item_bits(data["code"]) // 8, 1) // size)
-                one = _decode(array.data[: count * 8].copy().view(np.uint8), dtype, 1)
+            size, item = array.data.itemsize, names.item_bits(data["code"]) // 8
+            if not array.data.flags.writeable and item and item % size == 0:  # one value for all
+                one = _decode(array.data[: item // size].copy().view(np.uint8), dtype, 1)
                 result = Data(np.broadcast_to(one[:1], (n,)))
             else:
-                result = Data(_decode(array.items().view(np.uint8)[:need], dtype, n))
+                result = Data(_decode(np.ascontiguousarray(array.items()).view(np.uint8)[:need], dtype, n))
             _describe(m, handle, result, only, n)
             return result
     raw = np.zeros(need, np.uint8)
@@ -276,7 +277,7 @@ def _decode(raw: np.ndarray[Any, Any], dtype: str, n: int) -> np.ndarray[Any, An
     except (TypeError, ValueError, ImportError):
         return raw  # a packed or exotic type: its bytes
     if dtype == "bool":
-        return np.asarray(raw[:n] != 0)
+        return raw[:n].view(np.bool_)  # bytes other than 0 and 1 stay as they are
     return raw[: n * kind.itemsize].view(kind)
 
 
@@ -291,9 +292,10 @@ def _describe(m: Machine, handle: Handle, result: Data, write: Snapshot, n: int)
         return
     same = host == dtype or (item == size == 1 and {host, dtype} <= {"int8", "uint8", "bool"})
     if same or (item == size and host.startswith(("int", "uint")) and dtype.startswith(("int", "uint"))):
-        if array.texts is not None and all(t is not None for t in array.texts[:n]) and result.defined is None:
-            result.text = "[" + ", ".join(t for t in array.texts[:n] if t is not None) + "]"
-        elif array.fill is not None and result.defined is None:
+        texts = [t for t in (array.texts or ())[:n] if t is not None and _NUMBER.fullmatch(t)]
+        if array.texts is not None and len(texts) == n and result.defined is None:
+            result.text = "[" + ", ".join(texts) + "]"
+        elif array.fill is not None and result.defined is None and _NUMBER.fullmatch(array.fill):
             result.text = array.fill
         elif array.origin is not None:
             result.text = array.origin
@@ -301,9 +303,9 @@ def _describe(m: Machine, handle: Handle, result: Data, write: Snapshot, n: int)
     if not result.values.size or not array.items().any():
         return
     if size == item and host.startswith(("int", "uint")) and dtype in _PATTERNS:
-        texts = array.texts
+        written = array.texts
         shown = [
-            (texts[i] if texts is not None and texts[i] else hex(int(array.data[i]) & ((1 << 8 * size) - 1)))
+            (written[i] if written is not None and written[i] else hex(int(array.data[i]) & ((1 << 8 * size) - 1)))
             for i in range(min(8, array.n, n))
         ]
         if array.fill is not None:
@@ -312,6 +314,8 @@ def _describe(m: Machine, handle: Handle, result: Data, write: Snapshot, n: int)
             "bits " + ", ".join(str(s) for s in shown) + (", …" if array.fill is None and min(array.n, n) > 8 else "")
         )
         return
+    if size == 1 and array.n == n * item:
+        return  # a buffer of bytes that was packed for the tensor
     m.note(f"host data of {_host_name(host)} for a tensor of {dtype}: the operator sees the raw bytes", write.line)
 
 

@@ -213,9 +213,7 @@ class Array:
         else:
             self.data[self.n : n] = 0
         if n != self.n:
-            self.origin = None
-            if self.n:
-                self.fill = None
+            self.origin = self.fill = None
         if self.texts is not None:
             self.texts = (self.texts + [None] * n)[:n] if n <= 100_000 else None
         self.n = n
