@@ -25,7 +25,7 @@ from aclnn_py.port.model import (
 pytest.importorskip("tree_sitter", reason="tree-sitter is not installed (extra port)")
 pytest.importorskip("tree_sitter_cpp", reason="tree-sitter-cpp is not installed (extra port)")
 
-from aclnn_py.port.macros import prepare
+from aclnn_py.port.cpp.macros import prepare
 from aclnn_py.port.static import trace
 
 PRELUDE = r"""

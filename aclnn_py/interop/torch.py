@@ -2,7 +2,8 @@
 
 CPU tensors are served by the NumPy reference, or by the emulator where ACLNN_PY_BACKEND says so; NPU tensors in place,
 on torch's current stream. The operators are ``torch.ops.aclnn_py.*``: they have shape rules for ``torch.compile``,
-``torch.export`` and FakeTensor, and first derivatives. ``aclnn_py/interop/README.md`` compares them with CANN's own torch package.
+``torch.export`` and FakeTensor, and first derivatives. The README beside this file compares them with CANN's own torch
+package.
 """
 
 from __future__ import annotations

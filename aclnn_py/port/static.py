@@ -11,7 +11,7 @@ from typing import Any
 
 from aclnn_py.signatures import Signature
 
-from . import (
+from .cpp import (
     acl,
     algorithms,
     atoms,
@@ -31,13 +31,13 @@ from . import (
     statements,
     undecided,
 )
-from .functions import Argument
-from .machine import Machine, Stop
-from .macros import prepare
+from .cpp.functions import Argument
+from .cpp.machine import Machine, Stop
+from .cpp.macros import prepare
+from .cpp.syntax import Node, Source, parse
+from .cpp.types import CType
+from .cpp.values import Array, Cell, Closure, Handle, Num, Ptr, Text, Unk
 from .model import Call, Check, Frame, Print, Program, SampleError, Unknown
-from .syntax import Node, Source, parse
-from .types import CType
-from .values import Array, Cell, Closure, Handle, Num, Ptr, Text, Unk
 
 __all__ = ["trace"]
 

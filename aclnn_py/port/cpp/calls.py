@@ -9,13 +9,13 @@ import numpy as np
 
 from aclnn_py.signatures import Parameter, Signature
 
+from ..model import Array as ModelArray
+from ..model import Attribute, Call, Scalar, Sequence, Unknown, Value
 from . import names
 from .convert import decay, string_of
 from .functions import poison
 from .library import repr_of
 from .machine import Machine, Scope, library
-from .model import Array as ModelArray
-from .model import Attribute, Call, Scalar, Sequence, Unknown, Value
 from .syntax import Node, fragment
 from .tensors import tensor_of
 from .types import CType

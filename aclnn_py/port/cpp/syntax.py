@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ..model import SampleError
 from .macros import Prepared
-from .model import SampleError
 
 __all__ = ["Node", "Source", "parse"]
 

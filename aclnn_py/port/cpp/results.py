@@ -9,10 +9,10 @@ import numpy as np
 
 from aclnn_py import dtypes
 
+from ..model import Check, Data, Frame, Print, Tensor, Unknown
 from .convert import decay
 from .functions import poison
 from .machine import Machine, library
-from .model import Check, Data, Frame, Print, Tensor, Unknown
 from .syntax import Node
 from .tensors import elements, tensor_of
 from .types import CType, numeric

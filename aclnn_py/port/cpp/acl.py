@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from ..model import SampleError
 from . import names
 from .arithmetic import bit_cast, cast
 from .convert import decay, load, target
 from .functions import poison
 from .host_memory import copy_memory, raw_memory
 from .machine import FUNCTIONS, Machine, library
-from .model import SampleError
 from .syntax import Node
 from .tensors import Snapshot, numbers_at, snapshot
 from .types import CType

@@ -8,8 +8,8 @@ from typing import Any
 
 from aclnn_py.signatures import Signature
 
+from ..model import Call, Check, Frame, Note, Print, Program, Unknown
 from .arithmetic import literal
-from .model import Call, Check, Frame, Note, Print, Program, Unknown
 from .syntax import Node, Source
 from .types import AUTO, CType, declare, type_of
 from .values import Array, Cell, Closure, Num, Struct, Unk

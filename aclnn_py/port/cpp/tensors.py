@@ -9,10 +9,10 @@ import numpy as np
 
 from aclnn_py import dtypes
 
+from ..model import Data, Tensor, Unknown
 from . import names
 from .convert import decay, target
 from .machine import Machine
-from .model import Data, Tensor, Unknown
 from .types import CType, numeric
 from .values import Array, Cell, Handle, Null, Num, Ptr, Struct, Text, Unk
 

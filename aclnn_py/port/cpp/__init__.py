@@ -1,0 +1,1 @@
+"""The evaluator of C++ samples, behind ``port.static``: syntax, values, statements, library functions, acl calls."""
