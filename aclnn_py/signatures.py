@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,8 +48,7 @@ TAIL = ("uint64_t *", "aclOpExecutor **")
 _TAIL_TEXT = "uint64_t *workspaceSize, aclOpExecutor **executor"
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One parameter of an operator: C name, C type and kind (a value of ``KINDS``)."""
 
     name: str
@@ -66,7 +64,6 @@ class Parameter:
         return f"{self.ctype}{self.name}" if self.ctype.endswith("*") else f"{self.ctype} {self.name}"
 
 
-@dataclass(frozen=True)
 class Signature:
     """The parameters of an operator in C order, without the two tail pointers.
 
@@ -76,9 +73,22 @@ class Signature:
     'expandedX'
     """
 
-    name: str
-    parameters: tuple[Parameter, ...]
-    header: str = ""
+    # no dataclass: making one takes a tenth of what importing the package may take
+    def __init__(self, name: str, parameters: tuple[Parameter, ...], header: str = "") -> None:
+        self.name = name
+        self.parameters = parameters
+        self.header = header
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Signature):
+            return NotImplemented
+        return (self.name, self.parameters, self.header) == (other.name, other.parameters, other.header)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.parameters, self.header))
+
+    def __repr__(self) -> str:
+        return f"Signature(name={self.name!r}, parameters={self.parameters!r}, header={self.header!r})"
 
     @property
     def stage_one(self) -> str:
