@@ -23,7 +23,7 @@ from .numerics import (
 )
 
 #: Bytes that the buffers of one block may take together; they stay in a core's second-level cache.
-BLOCK_BYTES = 3 << 18
+BLOCK_BYTES = 1 << 20
 #: A row product is summed in pieces of this length. BLAS spreads a piece over its vector lanes, a few dozen
 #: additions each, and starts no threads for so few elements; the pieces are added in float64.
 PIECE = 1024
