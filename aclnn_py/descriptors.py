@@ -14,7 +14,7 @@ import numpy as np
 from . import dtypes, errors
 from ._ffi import ffi
 
-__all__ = ["BY_VALUE", "Descriptor", "Scalar", "make"]
+__all__ = ["BY_VALUE", "Descriptor", "Scalar", "make", "view_shape"]
 
 
 class Scalar:
@@ -173,3 +173,18 @@ def make(api: Any, kind: str, value: Any) -> Descriptor:
         The library returned NULL.
     """
     return _MAKERS[kind](api, value)
+
+
+def view_shape(libraries: Any, tensor: Any) -> tuple[int, ...]:
+    """Return the present shape of an aclTensor.
+
+    Raises
+    ------
+    AclnnError
+        The library refused.
+    """
+    dims, count = ffi.new("int64_t **"), ffi.new("uint64_t *")
+    errors.check(libraries.api.aclGetViewShape(tensor, dims, count), "aclGetViewShape")
+    shape = tuple(ffi.unpack(dims[0], count[0])) if count[0] else ()
+    libraries.delete_array(dims[0])
+    return shape

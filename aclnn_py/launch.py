@@ -23,7 +23,7 @@ from . import errors
 from ._ffi import ffi
 from .arguments import warn_open_range
 from .backends import NativeBackend
-from .descriptors import BY_VALUE, Descriptor, make
+from .descriptors import BY_VALUE, Descriptor, make, view_shape
 from .device_array import DeviceArray
 from .formats import device_copy, format_of, storage_of
 from .runtime import Block, Stream
@@ -39,8 +39,7 @@ _LARGEST_WORKSPACE = 1 << 62  # beyond any device; a broken library must not ove
 
 class _OutParameters(threading.local):
     def __init__(self) -> None:
-        self.size = ffi.new("uint64_t *")
-        self.executor = ffi.new("aclOpExecutor **")
+        self.pair = ffi.new("uint64_t *"), ffi.new("aclOpExecutor **")
 
 
 _out = _OutParameters()
@@ -76,6 +75,7 @@ class DeviceCall:
     _in_flight = False
     _queue: Stream | None = None  # what the last run was queued on: a foreign stream may change its handle
     _block: Block | None = None  # workspace that a repeatable executor keeps
+    _descriptors: list[Descriptor] | None = None  # of all kinds but tensors
     _pointers: Sequence[Any] = ()
     _buffers: Sequence[Any] = ()  # what the stream needs: the memory of all tensors
     _nbytes = 0
@@ -97,7 +97,6 @@ class DeviceCall:
         self._hosts: dict[tuple[Any, ...], _HostTensor] = {}
         self._values = values
         self._tensors: list[Any] = []  # aclTensor pointers of tensor arguments; the commonest kind, so no owner each
-        self._descriptors: list[Descriptor] = []  # of all other kinds
         self._plan = backend.plan(signature)
         if "WithEp" in signature.name:
             warn_open_range(signature, values)
@@ -191,6 +190,8 @@ class DeviceCall:
                     values[index] = value = tuple(self._place(name, item) for item in value)
                     buffers += [item.buffer for item in value if item is not None]
                 descriptor = make(self._api, kind, value)
+                if self._descriptors is None:
+                    self._descriptors = []
                 self._descriptors.append(descriptor)
                 pointers.append(descriptor.pointer)
         self._pointers, self._buffers, self._nbytes = pointers, buffers, nbytes
@@ -198,13 +199,13 @@ class DeviceCall:
     # -- the two stages
 
     def _stage_one(self) -> None:
-        out = _out
-        out.executor[0] = ffi.NULL
-        code = self._plan[0](*self._pointers, out.size, out.executor)
+        size, executor = _out.pair
+        executor[0] = ffi.NULL
+        code = self._plan[0](*self._pointers, size, executor)
         if code:
             errors.check(code, self._name, "GetWorkspaceSize")
-        self._executor = out.executor[0]
-        self.workspace_size = out.size[0]
+        self._executor = executor[0]
+        self.workspace_size = size[0]
         if self._repeatable:
             # at once and on this thread: it snapshots what this thread's last stage one left behind
             code = self._api.aclSetAclOpExecutorRepeatable(self._executor)
@@ -311,11 +312,7 @@ class DeviceCall:
     def view_shape(self, name: str) -> tuple[int, ...]:
         """Read a tensor's present shape: operators whose output shape depends on data set it in stage two."""
         index = [parameter.name for parameter in self._signature.parameters].index(name)
-        dims, count = ffi.new("int64_t **"), ffi.new("uint64_t *")
-        errors.check(self._api.aclGetViewShape(self._pointers[index], dims, count), "aclGetViewShape")
-        shape = tuple(ffi.unpack(dims[0], count[0])) if count[0] else ()
-        self._runtime.libraries.delete_array(dims[0])
-        return shape
+        return view_shape(self._runtime.libraries, self._pointers[index])
 
     def rebind(self, rows: Sequence[tuple[int, Any]]) -> None:
         """Replace tensors, by position, by others of the same kind, shape and dtype (checked by the caller)."""
@@ -375,7 +372,7 @@ class DeviceCall:
         for pointer in tensors:
             destroy(pointer)
         if self._descriptors:
-            descriptors, self._descriptors = self._descriptors, []
+            descriptors, self._descriptors = self._descriptors, None
             for descriptor in descriptors:
                 descriptor.close()
 
