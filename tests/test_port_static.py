@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -433,3 +434,22 @@ def test_macros_keep_positions() -> None:
     assert "CHECK(g(1, 2) == 0" in prepared.text
     assert "return 1" not in prepared.text
     assert list(prepared.blanked.values()) == [' LOG("a,)"); return 1']
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "std::ifstream in(PATH); if (in) in.read((char*)h.data(), 16);",
+        'FILE* in = fopen(PATH, "rb"); if (in != nullptr) fread(h.data(), 4, 4, in);',
+    ],
+)
+def test_a_file_that_is_not_shipped_is_said_and_one_that_is_there_is_not_guessed(read: str, tmp_path: Path) -> None:
+    host = "std::vector<float> h(4, 7.f); " + read.replace("PATH", f'"{tmp_path / "x.bin"}"')
+    found = on(host)
+    assert data(found).values.tolist() == [7, 7, 7, 7]
+    assert any("x.bin' does not lie beside the sample" in note.text for note in found.notes)
+    (tmp_path / "x.bin").write_bytes(bytes(16))
+    (call,) = (step for step in on(host).steps if isinstance(step, Call))
+    tensor = call.arguments["self"]
+    assert isinstance(tensor, Tensor)
+    assert isinstance(tensor.data, Unknown)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,10 @@ def build(m: Machine, ctype: CType, values: list[Any]) -> Any:
     if base == "thread":
         return m.extra["thread"](m, values)
     if base in ("ifstream", "ofstream", "fstream", "file", "filebuf"):
-        return Handle("file", m.line, good=bool(values) and base == "ofstream")
+        good = base == "ofstream" if values else False
+        if values and base != "ofstream" and _there(m, values[0]):
+            return m.unk("the content of a file")
+        return Handle("file", m.line, good=good)
     if base in ("stringstream", "ostringstream"):
         return Handle("ostream", m.line)
     for value in values:
@@ -71,6 +75,14 @@ def build(m: Machine, ctype: CType, values: list[Any]) -> Any:
     if not values:
         return default(m, ctype, True)
     return values[0] if len(values) == 1 and base in ("aclrtStream", "T") else Unk(f"an object of type {base}", m.line)
+
+
+def _there(m: Machine, path: Any) -> bool:
+    """Tell whether a file to read may be there: one that does not lie beside the sample is not, and that is noted."""
+    if not isinstance(path, Text) or (Path(m.file).parent / path.value).exists():
+        return True
+    m.note(f"{path.value!r} does not lie beside the sample: this goes on as the sample does without it")
+    return False
 
 
 def _vector(m: Machine, ctype: CType, values: list[Any]) -> Any:
@@ -191,6 +203,13 @@ def _harmless(m: Machine, node: Node, values: list[Any]) -> Any:
          "uniform_real_distribution", "uniform_int_distribution", "normal_distribution", "getpid")  # fmt: skip
 def _random(m: Machine, node: Node, values: list[Any]) -> Any:
     return m.unk("a random number or the time", node)
+
+
+@library("fopen")
+def _fopen(m: Machine, node: Node, values: list[Any]) -> Any:
+    mode = values[1].value if len(values) > 1 and isinstance(values[1], Text) else "r"
+    reads = mode.startswith("r")
+    return NULL if reads and not _there(m, values[0]) else m.unk("the content of a file", node)
 
 
 @library("exit", "_exit", "abort", "quick_exit")
