@@ -14,7 +14,7 @@ from . import names
 from .convert import decay, target
 from .machine import Machine
 from .types import CType, numeric
-from .values import Array, Cell, Handle, Null, Num, Ptr, Struct, Text, Unk
+from .values import Array, Cell, Handle, Null, Num, Ptr, Struct, Text, Unk, Vector
 
 __all__ = ["Snapshot", "data_of", "numbers_at", "snapshot", "tensor_of"]
 
@@ -85,6 +85,9 @@ def snapshot(m: Machine, source: Any, count: Any, line: int) -> Snapshot:
         return Snapshot(array, nbytes, line)
     if isinstance(source, Ptr) and isinstance(source.block, Array):
         array_or_none = _flatten(source.block)
+        if array_or_none is None and nbytes is not None and all(isinstance(v, Vector) for v in source.block.data):
+            m.note("vectors are copied, not their elements: what the device gets are pointers", line)
+            return Snapshot(Array(CType("uint8"), 0), nbytes, line)
         if array_or_none is None:
             return Snapshot(None, nbytes, line, Unk("an array of objects", line))
         array = array_or_none
