@@ -241,6 +241,20 @@ def test_unknown_data(host: str) -> None:
     assert found.lines[0] > 0
 
 
+def test_a_list_is_inserted() -> None:
+    host = "std::vector<float> h; for (int i = 0; i < 2; i++) h.insert(h.end(), {1.5f, 2.5f});"
+    assert data(on(host)).values.tolist() == [1.5, 2.5, 1.5, 2.5]
+
+
+def test_specialisations_are_not_mistaken_for_each_other() -> None:
+    before = """template <typename T> float Of() { return 1; }
+    template <> float Of<double>() { return 2; }
+    template <typename T> struct Traits { using U = float; };
+    template <> struct Traits<double> { using U = int16_t; };"""
+    assert "specialisation" in missing(on("std::vector<float> h(4, Of<double>());", before=before)).reason
+    missing(on("std::vector<float> h(4, sizeof(Traits<float>::U));", before=before))
+
+
 def test_an_unknown_attribute() -> None:
     program = run("aclTensor* x = nullptr; uint64_t s; aclOpExecutor* e; int64_t k = rand();\n"
                   "aclnnTopkGetWorkspaceSize(x, k, 0, true, true, x, x, &s, &e);\n"
