@@ -212,7 +212,7 @@ def _data(mine: Tensor, theirs: Tensor, rounded: bool) -> Iterator[str]:
         else:
             raw = np.dtype((np.void, dtype.itemsize))
             unlike = (ours.view(raw) != other.view(raw)) & ~((ours != ours) & (other != other))  # NaNs
-        if rounded and dtype.kind == "f":
+        if rounded and dtype in (np.float32, np.float64):
             unlike &= ~np.isclose(ours, other, rtol=4 * np.finfo(dtype).eps, atol=0)
     for data in (mine.data, theirs.data):
         if data.defined is not None:

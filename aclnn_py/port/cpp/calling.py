@@ -64,8 +64,8 @@ def call(m: Machine, node: Node) -> Any:
         return FUNCTIONS[name](m, node, values)
     closure = _resolve(m, name, qualifier)
     if closure is not None and name in m.extra.get("specialised", ()):
-        for argument in _arguments(m, arguments):
-            poison(m, argument.value, m.unk(f"a specialisation of {name}", node))
+        for given in _arguments(m, arguments):
+            poison(m, given.value, m.unk(f"a specialisation of {name}", node))
         return m.unk(f"a specialisation of {name}", node)
     if closure is not None:
         return invoke(m, closure, _arguments(m, arguments), _template_arguments(m, templates), node)
