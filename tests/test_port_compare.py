@@ -8,7 +8,20 @@ import numpy as np
 import pytest
 
 from aclnn_py.port.compare import differences
-from aclnn_py.port.model import Array, Attribute, Call, Data, Program, Scalar, Sequence, Tensor, Unknown, Value
+from aclnn_py.port.model import (
+    LAST_BIT,
+    Array,
+    Attribute,
+    Call,
+    Data,
+    Note,
+    Program,
+    Scalar,
+    Sequence,
+    Tensor,
+    Unknown,
+    Value,
+)
 
 F32 = np.float32
 
@@ -126,6 +139,20 @@ def test_a_tensor_met_again_holds_what_an_operator_made_of_it() -> None:
         differences(program(Call("aclnnNeg", {"self": here}), again), program(Call("aclnnNeg", {"self": there}), fresh))
         != []
     )
+
+
+def test_a_last_bit_counts_unless_it_is_said_to_be_the_librarys() -> None:
+    here, there = one(filled([1, 2])), one(filled([1, np.nextafter(np.float32(2), np.float32(3))]))
+    assert differences(here, there) != []
+    here.notes.append(Note(f"sin in single precision: {LAST_BIT}"))
+    assert differences(here, there) == []
+    assert differences(here, one(filled([1, 2.001]))) != []
+
+
+def test_bytes_of_a_bool_are_true_or_not() -> None:
+    raw = Tensor("self", (2,), "bool", data=Data(np.array([5, 0], np.uint8).view(np.bool_)))
+    assert differences(one(raw), one(Tensor("self", (2,), "bool", data=Data(np.array([True, False]))))) == []
+    assert differences(one(raw), one(Tensor("self", (2,), "bool", data=Data(np.array([True, True]))))) != []
 
 
 def test_refused_samples_are_not_compared() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from aclnn_py import signatures
 from aclnn_py.port.model import (
+    LAST_BIT,
     Array,
     Attribute,
     Call,
@@ -181,6 +183,28 @@ def test_bytes_are_packed_in_a_long_loop() -> None:
     assert program.notes == []
 
 
+def test_functions_compute_in_the_type_that_the_language_chooses() -> None:
+    """sqrt(float) is the C function of double, std::sqrt the one of float; both alike in long loops."""
+    one = np.float32(1)
+    single, double = one / np.sqrt(np.float32(6)), np.float32(1 / np.sqrt(6.0))
+    assert single != double
+    assert data(on("std::vector<float> h(4, 1.0f / std::sqrt(6.0f));")).values[0] == single
+    assert data(on("std::vector<float> h(4, 1.0f / sqrt(6.0f));")).values[0] == double
+    assert data(on("std::vector<float> h(4, 1.0f / sqrtf(6.0));")).values[0] == single
+    assert data(on("using namespace std; vector<float> h(4, 1.0f / sqrt(6.0f));")).values[0] == single
+    loop = "std::vector<double> h(300); for (int i = 0; i < 300; i++) h[i] = exp(i * 0.01);"
+    assert data(on(loop, "ACL_DOUBLE", "{300}")).values.tolist() == [math.exp(i * 0.01) for i in range(300)]
+
+
+def test_a_last_bit_that_is_the_librarys_is_noted() -> None:
+    program = on("std::vector<float> h(300); for (int i = 0; i < 300; i++) h[i] = std::sin(i * 0.01f);", shape="{300}")
+    angles = (np.arange(300, dtype=np.float32) * np.float32(0.01)).astype(np.float64)
+    assert (data(program).values == np.sin(angles).astype(np.float32)).all()
+    assert any(LAST_BIT in note.text for note in program.notes)
+    exact = on("std::vector<float> h(4, std::pow(2.0f, 5.0f) + std::sqrt(2.0f));")
+    assert not any(LAST_BIT in note.text for note in exact.notes)
+
+
 def test_bit_patterns_are_decoded() -> None:
     found = data(on("std::vector<uint16_t> h = {0x3C00, 0xC000, 0, 0x7BFF};", "ACL_FLOAT16"))
     assert found.values.tolist() == [1, -2, 0, 65504]
@@ -218,6 +242,20 @@ def test_unknown_data(host: str) -> None:
     assert found.lines[0] > 0
 
 
+def test_a_list_is_inserted() -> None:
+    host = "std::vector<float> h; for (int i = 0; i < 2; i++) h.insert(h.end(), {1.5f, 2.5f});"
+    assert data(on(host)).values.tolist() == [1.5, 2.5, 1.5, 2.5]
+
+
+def test_specialisations_are_not_mistaken_for_each_other() -> None:
+    before = """template <typename T> float Of() { return 1; }
+    template <> float Of<double>() { return 2; }
+    template <typename T> struct Traits { using U = float; };
+    template <> struct Traits<double> { using U = int16_t; };"""
+    assert "specialisation" in missing(on("std::vector<float> h(4, Of<double>());", before=before)).reason
+    missing(on("std::vector<float> h(4, sizeof(Traits<float>::U));", before=before))
+
+
 def test_an_unknown_attribute() -> None:
     program = run("aclTensor* x = nullptr; uint64_t s; aclOpExecutor* e; int64_t k = rand();\n"
                   "aclnnTopkGetWorkspaceSize(x, k, 0, true, true, x, x, &s, &e);\n"
@@ -242,6 +280,14 @@ def test_short_host_data_are_noted() -> None:
     assert found.defined is not None
     assert found.defined.tolist() == [True, False, False, False]
     assert any("16 bytes are copied from 'h'" in n.text for n in program.notes)
+
+
+def test_vectors_copied_in_place_of_their_elements() -> None:
+    program = on("std::vector<std::vector<int8_t>> h = {{{1, 2}}, {{3, 4}}};", "ACL_INT8")
+    defined = data(program).defined
+    assert defined is not None
+    assert not defined.any()
+    assert any("what the device gets are pointers" in note.text for note in program.notes)
 
 
 def test_wrong_element_type_is_noted() -> None:
@@ -391,6 +437,22 @@ def test_goldens_become_checks(check: str, atol: float) -> None:
     assert isinstance(found.expected, Data)
     assert found.expected.values.tolist() == [1, 2, 3, 4]
     assert found.atol == atol
+
+
+@pytest.mark.parametrize(("repeatable", "launches"), [("aclSetAclOpExecutorRepeatable(e);", 3), ("", 1)])
+def test_an_executor_is_launched_again(repeatable: str, launches: int) -> None:
+    program = run(f"""aclTensor* x = nullptr; uint64_t s; aclOpExecutor* e; aclnnAbsGetWorkspaceSize(x, x, &s, &e);
+    {repeatable} for (int i = 0; i < 3; i++) aclnnAbs(nullptr, s, e, stream);""")
+    assert len(calls(program)) == launches
+    assert any("not repeatable" in note.text for note in program.notes) == (launches == 1)
+
+
+def test_the_number_of_cases_in_a_table() -> None:
+    cases = """struct Case { const char* name; int64_t n; float x; };
+    static const Case cases[] = {{"a", 1, 2.0f}, {"b", 3, 4.0f}, {"c", 5, 6.0f}};"""
+    host = "std::vector<float> h(sizeof(cases) / sizeof(cases[0]), 1); h.push_back(sizeof cases / sizeof *cases);"
+    program = on(host, before=cases)
+    assert data(program).values.tolist() == [1, 1, 1, 3]
 
 
 def test_new_host_data_make_a_new_tensor() -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes, signatures
-from .model import Array, Attribute, Call, Data, Program, Scalar, Sequence, Tensor, Unknown, Value
+from .model import LAST_BIT, Array, Attribute, Call, Data, Program, Scalar, Sequence, Tensor, Unknown, Value
 
 __all__ = ["differences"]
 
@@ -42,6 +43,14 @@ def differences(static: Program, recorded: Program) -> list[str]:
     return list(_differences(static, recorded))
 
 
+@dataclass(frozen=True)
+class _Pairs:
+    """Tensors that were compared, and whether the static engine says that the last bit may differ."""
+
+    seen: set[tuple[int, int]]
+    rounded: bool
+
+
 def _differences(static: Program, recorded: Program) -> Iterator[str]:
     if static.refused is not None or recorded.refused is not None:
         return
@@ -49,7 +58,7 @@ def _differences(static: Program, recorded: Program) -> Iterator[str]:
     theirs = [step for step in recorded.steps if isinstance(step, Call)]
     gaps = any(isinstance(step, Unknown) for step in static.steps)
     cut = any(isinstance(step, Unknown) for step in recorded.steps)  # the run ended before the sample did
-    pairs: set[tuple[int, int]] = set()
+    pairs = _Pairs(set(), any(LAST_BIT in note.text for note in static.notes))
     position = 0
     for number, call in enumerate(mine, 1):
         found = position
@@ -68,7 +77,7 @@ def _differences(static: Program, recorded: Program) -> Iterator[str]:
         yield f"recorded is a further call, {theirs[position].op}"
 
 
-def _call(mine: Call, theirs: Call, pairs: set[tuple[int, int]]) -> Iterator[str]:
+def _call(mine: Call, theirs: Call, pairs: _Pairs) -> Iterator[str]:
     ctypes = _ctypes(mine) or _ctypes(theirs)
     for name in dict.fromkeys([*mine.arguments, *theirs.arguments]):
         ours = mine.arguments.get(name)
@@ -85,7 +94,7 @@ def _ctypes(call: Call) -> dict[str, str]:
     return {} if signature is None else {p.name: p.ctype for p in signature.parameters}
 
 
-def _value(mine: Value, theirs: Value, ctype: str, pairs: set[tuple[int, int]]) -> Iterator[str]:
+def _value(mine: Value, theirs: Value, ctype: str, pairs: _Pairs) -> Iterator[str]:
     if isinstance(mine, Unknown) or isinstance(theirs, Unknown):
         return
     if mine is None or theirs is None:
@@ -169,19 +178,19 @@ def _geometry(tensor: Tensor) -> dict[str, Any]:
     }
 
 
-def _tensor(mine: Tensor, theirs: Tensor, pairs: set[tuple[int, int]]) -> Iterator[str]:
+def _tensor(mine: Tensor, theirs: Tensor, pairs: _Pairs) -> Iterator[str]:
     here, there = _geometry(mine), _geometry(theirs)
     wrong = [key for key in here if here[key] != there[key]]
     if "shape" in wrong:
         wrong = ["shape"]  # the rest follows from it
     yield from (f"{key} {here[key]}, recorded {there[key]}" for key in wrong)
     # a pair that was compared before, or a view of an earlier tensor, now holds what an operator made of it
-    if not wrong and mine.base is None and (id(mine), id(theirs)) not in pairs and math.prod(mine.shape) > 0:
-        yield from _data(mine, theirs)
-    pairs.add((id(mine), id(theirs)))
+    if not wrong and mine.base is None and (id(mine), id(theirs)) not in pairs.seen and math.prod(mine.shape) > 0:
+        yield from _data(mine, theirs, pairs.rounded)
+    pairs.seen.add((id(mine), id(theirs)))
 
 
-def _data(mine: Tensor, theirs: Tensor) -> Iterator[str]:
+def _data(mine: Tensor, theirs: Tensor, rounded: bool) -> Iterator[str]:
     if isinstance(mine.data, Unknown) or isinstance(theirs.data, Unknown):
         return
     if mine.data is None or theirs.data is None:
@@ -196,9 +205,15 @@ def _data(mine: Tensor, theirs: Tensor) -> Iterator[str]:
     if len(ours) > len(other):
         yield f"{len(ours)} values, recorded {len(other)}"
     count = min(len(ours), len(other))
-    raw = np.dtype((np.void, dtype.itemsize))
-    unlike = ours[:count].view(raw) != other[:count].view(raw)
-    unlike &= ~((ours[:count] != ours[:count]) & (other[:count] != other[:count]))  # NaNs
+    ours, other = ours[:count], other[:count]
+    with np.errstate(all="ignore"):
+        if dtype == np.bool_:  # a byte is true or not
+            unlike = (ours.view(np.uint8) != 0) != (other.view(np.uint8) != 0)
+        else:
+            raw = np.dtype((np.void, dtype.itemsize))
+            unlike = (ours.view(raw) != other.view(raw)) & ~((ours != ours) & (other != other))  # NaNs
+        if rounded and dtype in (np.float32, np.float64):
+            unlike &= ~np.isclose(ours, other, rtol=4 * np.finfo(dtype).eps, atol=0)
     for data in (mine.data, theirs.data):
         if data.defined is not None:
             unlike &= data.defined.ravel()[:count]

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 __all__ = [
+    "LAST_BIT",
     "Array",
     "Attribute",
     "Call",
@@ -27,6 +28,9 @@ __all__ = [
     "Unknown",
     "Value",
 ]
+
+
+LAST_BIT = "the last bit is as the C library rounds"
 
 
 class SampleError(ValueError):

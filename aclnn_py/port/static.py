@@ -6,6 +6,7 @@ memory only remembers what was copied into it. What is not understood stays unkn
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -41,6 +42,8 @@ from .model import Call, Check, Frame, Print, Program, SampleError, Unknown
 
 __all__ = ["trace"]
 
+# with these, sqrt(x) of a float is computed in float without std:: too
+_OVERLOADS = re.compile(r"using\s+namespace\s+std\b|using\s+std::\w+|<(tg)?math\.h>")
 # these register what they implement when they are imported
 _REGISTERED = (algorithms, atoms, containers, host_memory, numeric, places)
 _STREAMS = (
@@ -93,6 +96,7 @@ def trace(sources: Sequence[tuple[str, str]], *, signature: Callable[[str], Sign
         machine.macros.update(source.prepared.macros)
         roots.append((source, parse(source)))
     refusal = _refusal(" ".join(source.prepared.text for source, _ in roots))
+    machine.extra["overloads"] = any(_OVERLOADS.search(text) for _, text in sources)
     try:
         for source, root in roots:
             machine.file = source.name

@@ -57,7 +57,7 @@ def _write(memory: Handle, shot: Snapshot) -> None:
          "aclrtFreeHost",
          "aclDestroyTensor", "aclDestroyScalar", "aclDestroyIntArray", "aclDestroyFloatArray", "aclDestroyBoolArray",
          "aclDestroyTensorList", "aclDestroyScalarList", "aclDestroyAclOpExecutor", "aclrtSynchronizeDevice",
-         "aclSetAclOpExecutorRepeatable", "aclrtDestroyStreamForce", "aclnnInit", "aclnnFinalize", "aclrtDestroyEvent",
+         "aclrtDestroyStreamForce", "aclnnInit", "aclnnFinalize", "aclrtDestroyEvent",
          "aclrtRecordEvent", "aclrtResetDeviceForce", "aclDestroyOpExecutor", "aclrtSynchronizeEvent",
          "aclrtSetDeviceResLimit", "aclrtSetOpExecuteTimeOut", "HcclCommDestroy", "HcclCommInitAll",
          "HcclCommInitClusterInfo", "HcclCommInitClusterInfoConfig", "HcclGetCommName", "HcclCommConfigInit",
@@ -65,6 +65,14 @@ def _write(memory: Handle, shot: Snapshot) -> None:
 def _accepted(m: Machine, node: Node, values: list[Any]) -> Any:
     if node["function"].text == "HcclGetCommName":
         poison(m, values[1], m.unk("the name of an HCCL communicator", node))
+    return _OK
+
+
+@library("aclSetAclOpExecutorRepeatable")
+def _repeatable(m: Machine, node: Node, values: list[Any]) -> Any:
+    executor = decay(values[0])
+    if isinstance(executor, Handle):
+        executor.data["repeatable"] = True
     return _OK
 
 

@@ -63,6 +63,10 @@ def call(m: Machine, node: Node) -> Any:
         values = [m.eval(k) for k in arguments.kids] if arguments is not None else []
         return FUNCTIONS[name](m, node, values)
     closure = _resolve(m, name, qualifier)
+    if closure is not None and name in m.extra.get("specialised", ()):
+        for given in _arguments(m, arguments):
+            poison(m, given.value, m.unk(f"a specialisation of {name}", node))
+        return m.unk(f"a specialisation of {name}", node)
     if closure is not None:
         return invoke(m, closure, _arguments(m, arguments), _template_arguments(m, templates), node)
     ctype = m.type(function if templates is None else _as_type(function))

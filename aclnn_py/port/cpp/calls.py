@@ -102,6 +102,9 @@ def stage_two(m: Machine, name: str, values: list[Any], node: Node) -> bool:
         return False
     if executor in m.pending:
         m.pending.remove(executor)
+    elif not executor.data.get("repeatable"):
+        m.note(f"{name} is launched again, but its executor is not repeatable: one launch is kept", node.line)
+        return True
     m.emit(_call(m, executor))
     return True
 

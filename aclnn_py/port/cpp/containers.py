@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .algorithms import fill
-from .convert import copy_in, decay, default, map_key, string_of
+from .convert import convert, copy_in, decay, default, map_key, string_of
 from .library import convert_array, slice_of, span
 from .machine import Machine, method
 from .syntax import Node
@@ -124,6 +124,9 @@ def _insert(m: Machine, v: Vector, args: list[Any], node: Node) -> Any:
         tail = slice_of(*found) if found is not None else None
     elif len(args) == 3 and isinstance(args[1], Num):
         tail = m.extra["construct"](m, CType("vector", (v.array.elem,)), args[1:]).array
+    elif len(args) == 2 and isinstance(args[1], Braces):  # a list of elements
+        made = convert(m, args[1], CType("vector", (v.array.elem,)))
+        tail = made.array if isinstance(made, Vector) else None
     elif len(args) == 2:
         tail = Array(v.array.elem)
         tail.append(copy_in(m, args[1], v.array.elem))

@@ -214,6 +214,8 @@ def convert(machine: Machine, value: Any, ctype: CType) -> Any:
             return repoint(value, ctype.pointee())
         return value
     base = ctype.base
+    if base == "specialised":
+        return Unk("a type that a specialisation names", machine.line)
     if base == "auto":
         return _sequence(machine, value.items, AUTO) if isinstance(value, Braces) else value
     if base == "string":

@@ -96,14 +96,15 @@ def _add_function(m: Machine, node: Node, templates: list[str]) -> None:
     if definition is None:
         return
     if "::" in definition.name:
-        owner, _, name = definition.name.rpartition("::")
-        owner = owner.split("<")[0].split("::")[-1]
-        definition.name = name
+        owner, _, definition.name = definition.name.rpartition("::")
+        owner, name = owner.split("<")[0].split("::")[-1], definition.name
         if owner in m.structs:
             slot = m.structs[owner].methods.setdefault(name, [])
             slot[:] = [d for d in slot if d.body is not None or len(d.parameters) != len(definition.parameters)]
             slot.append(definition)
             return
+    if "<" in definition.name:  # a specialisation
+        m.extra.setdefault("specialised", set()).add(definition.name.split("<")[0].strip())
     m.functions.setdefault(definition.name, []).append(definition)
 
 
@@ -112,14 +113,12 @@ def define_type(m: Machine, node: Node, templates: list[str]) -> None:
     if node.kind == "enum_specifier":
         _enum(m, node)
         return
-    body = node.get("body")
+    body, name_node = node.get("body"), node.get("name")
     if body is None:
         return
-    name_node = node.get("name")
     name = name_node.text if name_node is not None else f"anonymous@{node.start}"
     definition = StructDef(name, m.scope, node.kind == "union_specifier", templates=list(templates))
-    bases = next((k for k in node.kids if k.kind == "base_class_clause"), None)
-    if bases is not None:
+    for bases in (k for k in node.kids if k.kind == "base_class_clause"):
         definition.bases = [k.text for k in bases.kids if k.kind in ("type_identifier", "qualified_identifier")]
     m.structs[name] = definition
     for kid in body.kids:
@@ -146,6 +145,8 @@ def define_type(m: Machine, node: Node, templates: list[str]) -> None:
                 definition.members.append(("", inner, inner))  # an anonymous union: its members are ours
         elif inner.kind in ("alias_declaration", "type_definition", "enum_specifier", "struct_specifier"):
             m.exec(inner)
+            if "<" in name and inner.kind == "alias_declaration":  # which specialisation is meant is not followed
+                m.scope.add_type(inner["name"].text, CType("specialised"))
 
 
 def members(m: Machine, definition: StructDef, made: Struct) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from .arithmetic import binary, cast, unary, unknown
@@ -60,6 +61,9 @@ def _binary(m: Machine, node: Node) -> Any:
     op, left, right = node.cache
     if op in ("&&", "||", "and", "or"):
         return _logic(m, "&&" if op in ("&&", "and") else "||", left, right)
+    count = _array_length(m, left, right) if op == "/" and left.kind == right.kind == "sizeof_expression" else None
+    if count is not None:
+        return Num(count, "uint64")
     a, b = m.eval(left), m.eval(right)
     if op == ">>" and not isinstance(a, Num):
         place = m.lvalue(right)
@@ -195,6 +199,14 @@ def sizeof(m: Machine, node: Node) -> int | None:
     if isinstance(value, Num):
         return SIZES[value.t]
     return bytes_of(value) if isinstance(value, Array) else 8 if isinstance(value, Ptr) else None
+
+
+def _array_length(m: Machine, whole: Node, part: Node) -> int | None:
+    """Return the length that ``sizeof(a) / sizeof(a[0])`` gives, whatever the size of an element is."""
+    name, first = (re.sub(r"^sizeof|[()\s]", "", n.text) for n in (whole, part))
+    cell = m.scope.find(name)
+    array = cell.value if cell is not None else None
+    return array.n if isinstance(array, Array) and first in (f"{name}[0]", f"*{name}") else None
 
 
 def bytes_of(array: Array) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..model import LAST_BIT
 from .arithmetic import cast, common, unknown
 from .convert import target
 from .functions import poison
@@ -24,10 +25,40 @@ from .values import (
 __all__: list[str] = []  # registers its functions
 
 
+_EXACT = frozenset({"fabs", "abs", "floor", "ceil", "trunc", "sqrt", "fmod", "ldexp", "scalbn"})
+
+
+def _precision(m: Machine, node: Node, values: list[Any]) -> str:
+    """Type that a function computes in: without ``std`` there is the function of C alone, of double."""
+    name = node["function"].text
+    if re.fullmatch(r"(std::)?\w+f", name) and not name.endswith("erf"):
+        return "float32"
+    single = all(v.t == "float32" for v in values)
+    return "float32" if single and ("::" in name or m.extra.get("overloads", True)) else "float64"
+
+
+def _rounded(m: Machine, node: Node, name: str, wide: Any, t: str) -> Any:
+    """Round a result in double; the last bit of C's single precision is its library's own."""
+    with np.errstate(all="ignore"):
+        value = Num(np.asarray(wide).astype(t), t) if isinstance(wide, np.ndarray) else cast(Num(wide, "float64"), t)
+        if t == "float32" and name not in _EXACT and not np.all((value.v == wide) | (value.v != value.v)):
+            m.note(f"{name} in single precision: {LAST_BIT}", node.line)
+    return value
+
+
+def _each(name: str, function: Callable[..., float], *arrays: Any) -> np.ndarray[Any, Any]:
+    """Apply a function of the C library, which NumPy's may differ from in the last bit."""
+    wide = np.broadcast_arrays(*(np.asarray(a, np.float64) for a in arrays))
+    if name in _EXACT:
+        with np.errstate(all="ignore"):
+            return np.asarray(getattr(np, name)(*wide))
+    parts = zip(*(np.array_split(w.ravel(), w.size // 65536 + 1) for w in wide), strict=True)
+    done = [np.fromiter(map(function, *(p.tolist() for p in part)), np.float64) for part in parts]
+    return np.concatenate(done).reshape(wide[0].shape)
+
+
 def _unary_math(name: str) -> Callable[[Machine, Node, list[Any]], Any]:
-    scalar = getattr(math, {"abs": "fabs"}.get(name, name), None)
-    vector = getattr(np, {"fabs": "abs", "acosh": "arccosh", "asinh": "arcsinh", "atanh": "arctanh", "acos": "arccos",
-                          "asin": "arcsin", "atan": "arctan"}.get(name, name), None)  # fmt: skip
+    scalar = getattr(math, {"abs": "fabs"}.get(name, name))
 
     def apply(m: Machine, node: Node, values: list[Any]) -> Any:
         value = values[0] if values else m.unk(name, node)
@@ -37,20 +68,13 @@ def _unary_math(name: str) -> Callable[[Machine, Node, list[Any]], Any]:
             return m.unk(name, node)
         if name == "abs" and value.t not in ("float32", "float64", "float16", "bfloat16"):
             return Num(abs(value.v), common(value.t, "int32"))
-        t = "float32" if value.t == "float32" else "float64"
-        if isinstance(value.v, np.ndarray):
-            if vector is None:
-                return m.unk(name, node)
-            with np.errstate(all="ignore"):
-                return Num(vector(value.v.astype(t)), t)
+        t = _precision(m, node, [value])
+        value = cast(value, t)
         try:
-            result = float(scalar(float(value.v))) if scalar is not None else math.nan
+            wide = _each(name, scalar, value.v) if isinstance(value.v, np.ndarray) else float(scalar(float(value.v)))
         except (ValueError, OverflowError):
             return m.unk(f"{name} outside its domain", node)
-        exact = name in ("fabs", "abs", "floor", "ceil", "trunc", "sqrt")
-        if not exact and not isinstance(result, float):
-            return m.unk(name, node)
-        return cast(Num(result, "float64"), t)
+        return _rounded(m, node, name, wide, t)
 
     return apply
 
@@ -89,19 +113,17 @@ def _two(m: Machine, node: Node, values: list[Any]) -> Any:
         return unknown(name, *values)
     if not all(isinstance(v, Num) for v in values):
         return m.unk(name, node)
-    t = (
-        "float32"
-        if values[0].t == "float32" and (name in ("ldexp", "scalbn") or values[-1].t == "float32")
-        else "float64"
-    )
-    a, b = values[0].v, values[1].v
+    name = name.removesuffix("f") if name in ("powf", "fmodf") else name
+    t = _precision(m, node, values[:1] if name in ("ldexp", "scalbn") else values)
     try:
-        if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-            table = {"pow": np.power, "fmod": np.fmod}
-            return Num(np.asarray(table[name](np.asarray(a, t), np.asarray(b, t)), t), t)
-        operation: Any = {"pow": math.pow, "powf": math.pow, "fmod": math.fmod, "fmodf": math.fmod, "atan2": math.atan2,
-                          "hypot": math.hypot, "ldexp": math.ldexp, "scalbn": math.ldexp}[name]  # fmt: skip
-        return cast(Num(operation(a, b), "float64"), t)
+        operation: Any = {"pow": math.pow, "fmod": math.fmod, "atan2": math.atan2, "hypot": math.hypot,
+                          "ldexp": math.ldexp, "scalbn": math.ldexp}[name]  # fmt: skip
+        if any(isinstance(v.v, np.ndarray) for v in values):
+            if name not in ("pow", "fmod"):
+                return m.unk(name, node)
+            return _rounded(m, node, name, _each(name, operation, *(cast(v, t).v for v in values[:2])), t)
+        second = values[1] if operation is math.ldexp else cast(values[1], t)
+        return _rounded(m, node, name, operation(cast(values[0], t).v, second.v), t)
     except (KeyError, ValueError, OverflowError):
         return m.unk(name, node)
 

@@ -85,6 +85,9 @@ def snapshot(m: Machine, source: Any, count: Any, line: int) -> Snapshot:
         return Snapshot(array, nbytes, line)
     if isinstance(source, Ptr) and isinstance(source.block, Array):
         array_or_none = _flatten(source.block)
+        if source.block.elem.base == "vector" and nbytes is not None:
+            m.note("vectors are copied, not their elements: what the device gets are pointers", line)
+            return Snapshot(Array(CType("uint8"), 0), nbytes, line)
         if array_or_none is None:
             return Snapshot(None, nbytes, line, Unk("an array of objects", line))
         array = array_or_none
