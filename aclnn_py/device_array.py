@@ -43,6 +43,13 @@ class DeviceArray:
     offset
         First element, in elements from the start of the buffer.
 
+    Attributes
+    ----------
+    format : int
+        aclFormat that operators see; ND unless ``with_format`` made the array.
+    storage_shape : tuple of int or None
+        Shape of the memory where it is another than the array's; set by ``with_format``.
+
     Raises
     ------
     ValueError

@@ -75,9 +75,14 @@ class Signature:
 
     # no dataclass: making one takes a tenth of what importing the package may take
     def __init__(self, name: str, parameters: tuple[Parameter, ...], header: str = "") -> None:
-        self.name = name
-        self.parameters = parameters
-        self.header = header
+        self.__dict__.update(name=name, parameters=parameters, header=header)
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    header: str
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Signature is immutable: {name!r} cannot be set")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Signature):

@@ -346,3 +346,15 @@ def test_optional_is_told_by_the_name() -> None:
     assert [p.name for p in grad.parameters if p.optional] == [
         "expandedXOptional", "scalesOptional", "expertIdxOptional", "biasOptional",
     ]  # fmt: skip
+
+
+def test_a_signature_is_immutable_and_hashable() -> None:
+    text = "aclnnStatus aclnnNegGetWorkspaceSize(const aclTensor *self, aclTensor *out, {});"
+    text = text.format("uint64_t *workspaceSize, aclOpExecutor **executor")
+    (one,), (other,) = parse_prototypes(text), parse_prototypes(text)
+    assert one is not other
+    assert one == other
+    assert hash(one) == hash(other)
+    with pytest.raises(AttributeError, match="'name' cannot be set"):
+        one.name = "aclnnOther"
+    assert one == other

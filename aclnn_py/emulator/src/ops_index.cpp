@@ -334,22 +334,31 @@ aclDataType cat_dtype(const std::vector<View> &tensors) {
     return common;
 }
 
-Status check_cat(const std::vector<Arg> &args, const Config &) {
+std::string item(size_t i) { return text("tensors[", i, "]"); }
+
+// What Cat and Stack ask of (tensors, dim, out) alike.
+Status check_joined(const std::vector<Arg> &args) {
     EMU_PASS(check_core_present(args, {{0, "tensors"}, {2, "out"}}));
     const std::vector<View> &tensors = args[0].tensors;
     const View &out = args[2].tensor;
     EMU_REQUIRE(!tensors.empty(), kParamInvalid, "tensors is an empty list; accepted: at least one tensor");
-    auto name = [](size_t i) { return text("tensors[", i, "]"); };
     for (size_t i = 0; i < tensors.size(); ++i) {
-        EMU_REQUIRE(tensors[i].dtype != ACL_DT_UNDEFINED, kParamNullptr, name(i),
+        EMU_REQUIRE(tensors[i].dtype != ACL_DT_UNDEFINED, kParamNullptr, item(i),
                     " is a null pointer; it is required");
     }
     for (size_t i = 0; i < tensors.size(); ++i) {
-        EMU_PASS(check_core_dtype(tensors[i].dtype, name(i).c_str(), Accept::All));
+        EMU_PASS(check_core_dtype(tensors[i].dtype, item(i).c_str(), Accept::All));
     }
     EMU_PASS(check_core_dtype(out.dtype, "out", Accept::All));
     EMU_PASS(check_castable(cat_dtype(tensors), out, "out"));
-    for (size_t i = 0; i < tensors.size(); ++i) EMU_PASS(check_rank(tensors[i], name(i).c_str()));
+    for (size_t i = 0; i < tensors.size(); ++i) EMU_PASS(check_rank(tensors[i], item(i).c_str()));
+    return {};
+}
+
+Status check_cat(const std::vector<Arg> &args, const Config &) {
+    EMU_PASS(check_joined(args));
+    const std::vector<View> &tensors = args[0].tensors;
+    const View &out = args[2].tensor;
     const View &model = cat_model(tensors);
     EMU_REQUIRE(model.ndim > 0, kParamInvalid, "tensors has one of shape (); accepted: at least one dim");
     int d;
@@ -359,7 +368,7 @@ Status check_cat(const std::vector<Arg> &args, const Config &) {
         const View &view = tensors[i];
         if (joins_any(view)) continue;
         EMU_REQUIRE(view.ndim == model.ndim && with_length(view, d, 0) == with_length(model, d, 0), kParamInvalid,
-                    name(i), " has shape ", shape_text(view), "; accepted: ", shape_text(model), " but for dim ", d);
+                    item(i), " has shape ", shape_text(view), "; accepted: ", shape_text(model), " but for dim ", d);
         length += view.dims[d];
     }
     EMU_PASS(check_shape(out, "out", with_length(model, d, length)));
@@ -387,26 +396,14 @@ void run_cat(std::vector<Arg> &args, const Config &) {
 // ---- aclnnStack (tensors, dim, out)
 
 Status check_stack(const std::vector<Arg> &args, const Config &) {
-    EMU_PASS(check_core_present(args, {{0, "tensors"}, {2, "out"}}));
+    EMU_PASS(check_joined(args));
     const std::vector<View> &tensors = args[0].tensors;
     const View &out = args[2].tensor;
-    EMU_REQUIRE(!tensors.empty(), kParamInvalid, "tensors is an empty list; accepted: at least one tensor");
-    auto name = [](size_t i) { return text("tensors[", i, "]"); };
-    for (size_t i = 0; i < tensors.size(); ++i) {
-        EMU_REQUIRE(tensors[i].dtype != ACL_DT_UNDEFINED, kParamNullptr, name(i),
-                    " is a null pointer; it is required");
-    }
-    for (size_t i = 0; i < tensors.size(); ++i) {
-        EMU_PASS(check_core_dtype(tensors[i].dtype, name(i).c_str(), Accept::All));
-    }
-    EMU_PASS(check_core_dtype(out.dtype, "out", Accept::All));
-    EMU_PASS(check_castable(cat_dtype(tensors), out, "out"));
-    for (size_t i = 0; i < tensors.size(); ++i) EMU_PASS(check_rank(tensors[i], name(i).c_str()));
     EMU_PASS(check_rank(out, "out"));
     Shape shape = shape_of(tensors[0]);
     int d;
     EMU_PASS(check_dim(args[1].i, tensors[0].ndim + 1, "dim", d));
-    for (size_t i = 0; i < tensors.size(); ++i) EMU_PASS(check_shape(tensors[i], name(i).c_str(), shape));
+    for (size_t i = 0; i < tensors.size(); ++i) EMU_PASS(check_shape(tensors[i], item(i).c_str(), shape));
     shape.insert(shape.begin() + d, static_cast<int64_t>(tensors.size()));
     EMU_PASS(check_shape(out, "out", shape));
     return ready(0, out.numel() == 0);
